@@ -4,14 +4,14 @@ use std::str::FromStr;
 use fullpipe_record::{BufferTriple, HostReport, HostSettings, KernelVersion};
 use fullpipe_units::ByteCount;
 
-use crate::sysctl::{SysctlError, SysctlTree};
+use crate::sysctl::{SysctlError, SysctlResult, SysctlTree};
 
 /// The settings that bear on bulk TCP. What does not exist in this namespace or on this kernel, and
 /// has a meaning without, is left out or given the kernel's default.
 ///
 /// # Errors
 /// If a setting that every kernel has cannot be read, or is not what it should be.
-pub fn inspect_host(tree: &SysctlTree) -> Result<HostSettings, SysctlError> {
+pub fn inspect_host(tree: &SysctlTree) -> SysctlResult<HostSettings> {
     parse_settings(kernel_version()?, &|name| tree.read(name))
 }
 
@@ -19,7 +19,7 @@ pub fn inspect_host(tree: &SysctlTree) -> Result<HostSettings, SysctlError> {
 ///
 /// # Errors
 /// Fails if a setting that every kernel has is missing, or is not what it should be.
-pub fn settings_of(report: &HostReport) -> Result<HostSettings, SysctlError> {
+pub fn settings_of(report: &HostReport) -> SysctlResult<HostSettings> {
     parse_settings(report.kernel, &|name| {
         report.sysctls.get(name).cloned().ok_or_else(|| {
             let cause = io::Error::new(io::ErrorKind::NotFound, "the record of the host has none");
@@ -29,9 +29,9 @@ pub fn settings_of(report: &HostReport) -> Result<HostSettings, SysctlError> {
 }
 
 /// Returns the text of the sysctl with this dotted name.
-type Texts<'t> = &'t dyn Fn(&str) -> Result<String, SysctlError>;
+type Texts<'t> = &'t dyn Fn(&str) -> SysctlResult<String>;
 
-fn parse_settings(kernel: KernelVersion, texts: Texts<'_>) -> Result<HostSettings, SysctlError> {
+fn parse_settings(kernel: KernelVersion, texts: Texts<'_>) -> SysctlResult<HostSettings> {
     Ok(HostSettings {
         kernel,
         tcp_rmem: buffer_triple(texts, "net.ipv4.tcp_rmem")?,
@@ -52,7 +52,7 @@ fn parse_settings(kernel: KernelVersion, texts: Texts<'_>) -> Result<HostSetting
     })
 }
 
-fn kernel_version() -> Result<KernelVersion, SysctlError> {
+fn kernel_version() -> SysctlResult<KernelVersion> {
     let release = rustix::system::uname()
         .release()
         .to_string_lossy()
@@ -65,21 +65,21 @@ fn kernel_version() -> Result<KernelVersion, SysctlError> {
 }
 
 /// The three sizes of `tcp_rmem` or `tcp_wmem`.
-fn buffer_triple(texts: Texts<'_>, name: &str) -> Result<BufferTriple, SysctlError> {
+fn buffer_triple(texts: Texts<'_>, name: &str) -> SysctlResult<BufferTriple> {
     let [min, default, max] =
         parse_words::<u64, 3>(texts, name, "three sizes in bytes")?.map(ByteCount::new);
     Ok(BufferTriple { min, default, max })
 }
 
-fn byte_size(texts: Texts<'_>, name: &str) -> Result<ByteCount, SysctlError> {
+fn byte_size(texts: Texts<'_>, name: &str) -> SysctlResult<ByteCount> {
     parse_words(texts, name, "a size in bytes").map(|[bytes]| ByteCount::new(bytes))
 }
 
-fn integer_value(texts: Texts<'_>, name: &str) -> Result<i32, SysctlError> {
+fn integer_value(texts: Texts<'_>, name: &str) -> SysctlResult<i32> {
     parse_words(texts, name, "a number").map(|[number]| number)
 }
 
-fn boolean_value(texts: Texts<'_>, name: &str) -> Result<bool, SysctlError> {
+fn boolean_value(texts: Texts<'_>, name: &str) -> SysctlResult<bool> {
     parse_words::<u8, 1>(texts, name, "0 or a positive number").map(|[value]| value != 0)
 }
 
@@ -89,7 +89,7 @@ fn parse_words<T: FromStr, const COUNT: usize>(
     texts: Texts<'_>,
     name: &str,
     expected: &'static str,
-) -> Result<[T; COUNT], SysctlError> {
+) -> SysctlResult<[T; COUNT]> {
     let text = texts(name)?;
     let words: Option<Vec<T>> = text
         .split_whitespace()
@@ -104,7 +104,7 @@ fn parse_words<T: FromStr, const COUNT: usize>(
         })
 }
 
-fn missing_as_none<T>(read: Result<T, SysctlError>) -> Result<Option<T>, SysctlError> {
+fn missing_as_none<T>(read: SysctlResult<T>) -> SysctlResult<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_missing() => Ok(None),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use crate::entry::JournalEntry;
-use crate::journal_error::JournalError;
+use crate::journal_error::{JournalError, JournalResult};
 use crate::setting::replace_file;
 
 /// Size of the largest file that is believed, in bytes: more than any use writes.
@@ -146,7 +146,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// The journal of `origin` in `folder`; an empty one where there is none yet.
-    pub(crate) fn for_origin(folder: &Path, origin: &Origin) -> Result<Self, JournalError> {
+    pub(crate) fn for_origin(folder: &Path, origin: &Origin) -> JournalResult<Self> {
         let path = folder.join(origin.file_name());
         let found = if path.exists() {
             Self::read(&path)?
@@ -164,9 +164,7 @@ impl Journal {
     /// All journals in `folder`, the latest first, and those that cannot be read. One in which
     /// nothing whole was written is removed: whoever made it died before the first change. Files of
     /// other names do not count. The caller holds the lock.
-    pub(crate) fn read_all(
-        folder: &Path,
-    ) -> Result<(Vec<Self>, Vec<UnreadableJournal>), JournalError> {
+    pub(crate) fn read_all(folder: &Path) -> JournalResult<(Vec<Self>, Vec<UnreadableJournal>)> {
         let files = journal_files(folder).map_err(JournalError::on_path("read", folder))?;
         let (mut journals, mut unreadable) = (Vec::new(), Vec::new());
         for (_, path, boot) in files.into_iter().rev() {
@@ -182,7 +180,7 @@ impl Journal {
     }
 
     /// None where nothing whole was written.
-    fn read(path: &Path) -> Result<Option<Self>, JournalError> {
+    fn read(path: &Path) -> JournalResult<Option<Self>> {
         let mut bytes = Vec::new();
         open_regular(OpenOptions::new().read(true), path)
             .and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes))
@@ -260,7 +258,7 @@ impl Journal {
     }
 
     /// Writes `line` and has it on the disk before it returns.
-    pub(crate) fn append_line(&mut self, line: Line) -> Result<(), JournalError> {
+    pub(crate) fn append_line(&mut self, line: Line) -> JournalResult {
         if self.lines.is_empty() {
             self.write_line(Line::Opened {
                 version: VERSION,
@@ -270,7 +268,7 @@ impl Journal {
         self.write_line(line)
     }
 
-    fn write_line(&mut self, line: Line) -> Result<(), JournalError> {
+    fn write_line(&mut self, line: Line) -> JournalResult {
         debug!(journal = %self.path.display(), ?line, "writing to the journal");
         self.length += line_text(&line)
             .and_then(|text| self.write_text(&text))
@@ -299,7 +297,7 @@ impl Journal {
         &mut self,
         since: Option<&str>,
         kept: Vec<JournalEntry>,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult {
         let from = since.and_then(|since| self.lines.iter().position(|line| is_apply(line, since)));
         self.lines.truncate(from.unwrap_or(1));
         for entry in kept {

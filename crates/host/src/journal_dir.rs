@@ -16,7 +16,7 @@ use crate::chain::{RestoreOutcome, put_back, setting_histories};
 use crate::entry::JournalEntry;
 use crate::inspect::inspect_host;
 use crate::journal::{Journal, JournalRelation, Line, Origin, UnreadableJournal, open_private};
-use crate::journal_error::JournalError;
+use crate::journal_error::{JournalError, JournalResult};
 use crate::render::setting_writes;
 use crate::setting::{HostSystem, Setting};
 
@@ -57,7 +57,7 @@ impl JournalDir {
     /// # Errors
     /// If the folder cannot be made or locked, others may write in it, or another holds the lock
     /// for longer than ten seconds.
-    pub fn open(folder: &Path, system: HostSystem) -> Result<Self, JournalError> {
+    pub fn open(folder: &Path, system: HostSystem) -> JournalResult<Self> {
         if !folder.exists() {
             make_folder(folder).map_err(JournalError::on_path("make", folder))?;
         }
@@ -89,7 +89,7 @@ impl JournalDir {
         options: ApplyOptions,
         begun: &mut dyn FnMut(&str) -> io::Result<()>,
         observe: &mut dyn FnMut(JournalStep),
-    ) -> Result<Vec<HostChange>, JournalError> {
+    ) -> JournalResult<Vec<HostChange>> {
         let mut journal = Journal::for_origin(&self.folder, &self.origin)?;
         if journal.pending_apply().is_some() {
             return Err(JournalError::Pending);
@@ -142,7 +142,7 @@ impl JournalDir {
         journal: &mut Journal,
         entries: &[JournalEntry],
         observe: &mut dyn FnMut(JournalStep),
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult {
         // As it is now, not as it was when this was planned; and before a change that moves others
         // too, as checksums do with segmentation.
         let at_first = entries
@@ -181,7 +181,7 @@ impl JournalDir {
     /// If the journal of this namespace is malformed or something may not be written: then nothing
     /// was put back. If something that may be written could not be: then the rest was, and the
     /// journal still has it.
-    pub fn undo_changes(&self, forget: bool) -> Result<HostUndone, JournalError> {
+    pub fn undo_changes(&self, forget: bool) -> JournalResult<HostUndone> {
         let mut all = HostUndone::default();
         let (journals, unreadable) = Journal::read_all(&self.folder)?;
         let (ours, others): (Vec<Journal>, Vec<Journal>) =
@@ -215,7 +215,7 @@ impl JournalDir {
         damaged: UnreadableJournal,
         forget: bool,
         all: &mut HostUndone,
-    ) -> Result<(), JournalError> {
+    ) -> JournalResult {
         let UnreadableJournal { path, error, .. } = &damaged;
         match damaged.seen_from(&self.origin) {
             JournalRelation::Elsewhere => all.elsewhere += 1,
@@ -238,7 +238,7 @@ impl JournalDir {
     ///
     /// # Errors
     /// As [`JournalDir::undo_changes`].
-    pub fn undo_unless_confirmed(&self, id: &str) -> Result<HostUndone, JournalError> {
+    pub fn undo_unless_confirmed(&self, id: &str) -> JournalResult<HostUndone> {
         let mut journal = Journal::for_origin(&self.folder, &self.origin)?;
         if journal.pending_apply() != Some(id) {
             return Ok(HostUndone::default());
@@ -250,7 +250,7 @@ impl JournalDir {
     ///
     /// # Errors
     /// If the journal cannot be read.
-    pub fn is_pending(&self, id: &str) -> Result<bool, JournalError> {
+    pub fn is_pending(&self, id: &str) -> JournalResult<bool> {
         Ok(Journal::for_origin(&self.folder, &self.origin)?.pending_apply() == Some(id))
     }
 
@@ -258,7 +258,7 @@ impl JournalDir {
     ///
     /// # Errors
     /// If nothing waits, or the journal cannot be written.
-    pub fn confirm_pending(&self) -> Result<(), JournalError> {
+    pub fn confirm_pending(&self) -> JournalResult {
         let mut journal = Journal::for_origin(&self.folder, &self.origin)?;
         let id = journal
             .pending_apply()
@@ -294,7 +294,7 @@ impl JournalDir {
 
     /// Checks that all entries may be written, before any of them is. Settings that are gone need
     /// no writing.
-    fn check_writable(&self, entries: &[JournalEntry]) -> Result<(), JournalError> {
+    fn check_writable(&self, entries: &[JournalEntry]) -> JournalResult {
         for entry in entries {
             match entry.setting.check_writable(&self.system) {
                 Err(error) if !error.is_missing() => return Err(error.into()),
@@ -304,11 +304,7 @@ impl JournalDir {
         Ok(())
     }
 
-    fn take_back(
-        &self,
-        journal: &mut Journal,
-        since: Option<&str>,
-    ) -> Result<HostUndone, JournalError> {
+    fn take_back(&self, journal: &mut Journal, since: Option<&str>) -> JournalResult<HostUndone> {
         let mut undone = HostUndone::default();
         let mut kept = Vec::new();
         let before_boot = journal.origin().seen_from(&self.origin) == JournalRelation::BeforeBoot;
@@ -358,7 +354,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Returns the lock of a folder, after it waited while another process held it.
-fn lock_folder(folder: &Path) -> Result<File, JournalError> {
+fn lock_folder(folder: &Path) -> JournalResult<File> {
     let path = folder.join("lock");
     let lock = open_private(&path).map_err(JournalError::on_path("lock", folder))?;
     let deadline = Instant::now() + TIMEOUT;
@@ -375,7 +371,7 @@ fn lock_folder(folder: &Path) -> Result<File, JournalError> {
 }
 
 /// Whoever writes a journal says what is written into the kernel.
-fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
+fn refuse_foreign(folder: &Path) -> JournalResult {
     const WRITABLE_BY_OTHERS: u32 = 0o022;
     let found = fs::metadata(folder).map_err(JournalError::on_path("read", folder))?;
     let ours = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
@@ -401,7 +397,7 @@ pub fn preview_changes(
     system: &HostSystem,
     changes: &[Change],
     persist: bool,
-) -> Result<Vec<HostChange>, JournalError> {
+) -> JournalResult<Vec<HostChange>> {
     let entries = plan_entries(system, changes, persist)?;
     entries
         .iter()
@@ -413,11 +409,7 @@ pub fn preview_changes(
 ///
 /// # Errors
 /// If a setting cannot be read, may not be written, or could not be put back.
-pub fn check_changes(
-    system: &HostSystem,
-    changes: &[Change],
-    persist: bool,
-) -> Result<(), JournalError> {
+pub fn check_changes(system: &HostSystem, changes: &[Change], persist: bool) -> JournalResult {
     checked_entries(system, changes, persist).map(drop)
 }
 
@@ -425,7 +417,7 @@ fn checked_entries(
     system: &HostSystem,
     changes: &[Change],
     persist: bool,
-) -> Result<Vec<JournalEntry>, JournalError> {
+) -> JournalResult<Vec<JournalEntry>> {
     let entries = plan_entries(system, changes, persist)?;
     for entry in &entries {
         entry.setting.check_writable(system)?;
@@ -435,7 +427,7 @@ fn checked_entries(
 }
 
 /// Refuses a change after which not all could be put back.
-fn refuse_inexact(system: &HostSystem, entry: &JournalEntry) -> Result<(), JournalError> {
+fn refuse_inexact(system: &HostSystem, entry: &JournalEntry) -> JournalResult {
     let why = entry
         .setting
         .why_not_exact(system, entry.before.as_deref(), entry.wanted.as_deref());
@@ -446,7 +438,7 @@ fn plan_entries(
     system: &HostSystem,
     changes: &[Change],
     persist: bool,
-) -> Result<Vec<JournalEntry>, JournalError> {
+) -> JournalResult<Vec<JournalEntry>> {
     let mut settings = inspect_host(&system.sysctls)?;
     let mut entries: Vec<JournalEntry> = Vec::new();
     let mut sysctls = BTreeMap::new();
@@ -481,7 +473,7 @@ fn plan_entries(
 fn checked_write(
     change: &Change,
     settings: &HostSettings,
-) -> Result<(Setting, Option<String>), JournalError> {
+) -> JournalResult<(Setting, Option<String>)> {
     let Some((setting, wanted)) = setting_writes(change, settings) else {
         return Err(JournalError::Unfit(
             "a program makes this change for itself, not the host".to_owned(),
@@ -499,7 +491,7 @@ fn checked_write(
 fn persisted_entry(
     system: &HostSystem,
     sysctls: BTreeMap<String, String>,
-) -> Result<JournalEntry, JournalError> {
+) -> JournalResult<JournalEntry> {
     let before = Setting::Persisted.read(system)?;
     if !Setting::Persisted.may_have(before.as_deref()) {
         return Err(JournalError::Unfit(format!(

@@ -6,6 +6,9 @@ use thiserror::Error;
 use crate::apply::ApplyError;
 use crate::sysctl::SysctlError;
 
+/// Result of work on settings and their journals.
+pub type JournalResult<T = ()> = Result<T, JournalError>;
+
 /// Why settings were not changed, or not put back.
 #[derive(Debug, Error)]
 pub enum JournalError {

@@ -9,7 +9,7 @@ use fullpipe_units::{ByteCount, SegCount, is_one_line};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
-use crate::sysctl::{SysctlError, SysctlTree, is_network_sysctl, moves_others};
+use crate::sysctl::{SysctlError, SysctlResult, SysctlTree, is_network_sysctl, moves_others};
 
 /// The places of a host's settings: its sysctls, the folder of those that outlive a reboot, and its
 /// network devices and routes, which are those of the calling thread's namespace.
@@ -107,7 +107,7 @@ impl Setting {
     }
 
     /// Reads the text of the setting, to the byte.
-    pub(crate) fn read(&self, system: &HostSystem) -> Result<Option<String>, SysctlError> {
+    pub(crate) fn read(&self, system: &HostSystem) -> SysctlResult<Option<String>> {
         let read = match self {
             Self::Sysctl(name) => return system.sysctls.read_whole(name).map(Some),
             Self::RouteMetric {
@@ -130,7 +130,7 @@ impl Setting {
     }
 
     /// Makes it `text`.
-    pub(crate) fn write(&self, system: &HostSystem, text: Option<&str>) -> Result<(), SysctlError> {
+    pub(crate) fn write(&self, system: &HostSystem, text: Option<&str>) -> SysctlResult {
         let needed = text.ok_or_else(|| invalid_input("it needs a value"));
         let written = match self {
             Self::Sysctl(name) => {
@@ -161,7 +161,7 @@ impl Setting {
     }
 
     /// Finds out whether it may be written, without writing.
-    pub(crate) fn check_writable(&self, system: &HostSystem) -> Result<(), SysctlError> {
+    pub(crate) fn check_writable(&self, system: &HostSystem) -> SysctlResult {
         let allowed = match self {
             Self::Sysctl(name) => return system.sysctls.check_writable(name),
             Self::Persisted => rustix::fs::access(&system.sysctl_d, rustix::fs::Access::WRITE_OK)

@@ -10,7 +10,7 @@ use crate::defects::known_defects;
 use crate::inspect::inspect_host;
 use crate::managers::setting_managers;
 use crate::setting::HostSystem;
-use crate::sysctl::SysctlError;
+use crate::sysctl::SysctlResult;
 
 /// The sysctls that bear on bulk transfers, in the order in which they are shown.
 pub const SYSCTLS: [&str; 37] = [
@@ -57,7 +57,7 @@ pub const SYSCTLS: [&str; 37] = [
 ///
 /// # Errors
 /// If a setting that every kernel has cannot be read.
-pub fn host_report(system: &HostSystem) -> Result<HostReport, SysctlError> {
+pub fn host_report(system: &HostSystem) -> SysctlResult<HostReport> {
     let settings = inspect_host(&system.sysctls)?;
     let sysctls = SYSCTLS
         .into_iter()

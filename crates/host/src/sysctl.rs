@@ -3,6 +3,9 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+/// Result of reading or writing a setting.
+pub type SysctlResult<T = ()> = Result<T, SysctlError>;
+
 /// A setting that could not be read, written or understood.
 #[derive(Debug, Error)]
 pub enum SysctlError {
@@ -78,7 +81,7 @@ impl SysctlTree {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn read(&self, name: &str) -> Result<String, SysctlError> {
+    pub fn read(&self, name: &str) -> SysctlResult<String> {
         self.read_whole(name).map(|text| text.trim().to_owned())
     }
 
@@ -86,7 +89,7 @@ impl SysctlTree {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(crate) fn read_whole(&self, name: &str) -> Result<String, SysctlError> {
+    pub(crate) fn read_whole(&self, name: &str) -> SysctlResult<String> {
         std::fs::read_to_string(self.sysctl_path(name))
             .map_err(|cause| SysctlError::failed("read", name, cause))
     }
@@ -95,7 +98,7 @@ impl SysctlTree {
     ///
     /// # Errors
     /// If not.
-    pub(crate) fn check_writable(&self, name: &str) -> Result<(), SysctlError> {
+    pub(crate) fn check_writable(&self, name: &str) -> SysctlResult {
         let opened = std::fs::OpenOptions::new()
             .write(true)
             .open(self.sysctl_path(name));
@@ -108,7 +111,7 @@ impl SysctlTree {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn write(&self, name: &str, text: &str) -> Result<(), SysctlError> {
+    pub fn write(&self, name: &str, text: &str) -> SysctlResult {
         std::fs::write(self.sysctl_path(name), text)
             .map_err(|cause| SysctlError::failed("write", name, cause))
     }

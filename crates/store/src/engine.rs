@@ -59,6 +59,9 @@ impl<T: Into<Self>> From<Option<T>> for DatabaseValue {
 /// Values of one row, in the order of the columns that were asked for.
 pub(crate) type Row = Vec<DatabaseValue>;
 
+/// Result of work on a database.
+pub(crate) type EngineResult<T = ()> = Result<T, EngineError>;
+
 /// Error of a database, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EngineError {
@@ -141,38 +144,38 @@ pub(crate) trait DatabaseEngine {
     fn blob_type(&self) -> &'static str;
 
     /// Runs a statement and returns its rows.
-    fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> Result<Vec<Row>, EngineError>;
+    fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> EngineResult<Vec<Row>>;
 
     /// Runs several statements without parameters.
-    fn execute_batch(&mut self, sql: &str) -> Result<(), EngineError>;
+    fn execute_batch(&mut self, sql: &str) -> EngineResult;
 
     /// Begins a transaction that writes.
-    fn begin_transaction(&mut self) -> Result<(), EngineError>;
+    fn begin_transaction(&mut self) -> EngineResult;
 
     /// Keeps other programs from changing the tables until the transaction ends.
-    fn lock_tables(&mut self) -> Result<(), EngineError>;
+    fn lock_tables(&mut self) -> EngineResult;
 
     /// Returns the version of the tables; 0 if there are none.
-    fn schema_version(&mut self) -> Result<u32, EngineError>;
+    fn schema_version(&mut self) -> EngineResult<u32>;
 
     /// Writes the version of the tables.
-    fn set_version(&mut self, version: u32) -> Result<(), EngineError>;
+    fn set_version(&mut self, version: u32) -> EngineResult;
 
     /// Copies everything before the tables change from `version`, where the database can be copied.
-    fn copy_before_change(&mut self, version: u32) -> Result<(), EngineError>;
+    fn copy_before_change(&mut self, version: u32) -> EngineResult;
 
     /// Returns the errors that the database finds in itself.
-    fn own_check(&mut self) -> Result<Vec<String>, EngineError>;
+    fn own_check(&mut self) -> EngineResult<Vec<String>>;
 
     /// Returns freed space to the disk, where the database does not do it by itself.
-    fn release_space(&mut self) -> Result<(), EngineError>;
+    fn release_space(&mut self) -> EngineResult;
 }
 
 /// Carries out `work` as a whole or not at all.
 pub(crate) fn run_transaction<T>(
     engine: &mut dyn DatabaseEngine,
-    work: impl FnOnce(&mut dyn DatabaseEngine) -> Result<T, EngineError>,
-) -> Result<T, EngineError> {
+    work: impl FnOnce(&mut dyn DatabaseEngine) -> EngineResult<T>,
+) -> EngineResult<T> {
     engine.begin_transaction()?;
     let done = work(engine).and_then(|value| engine.execute_batch("COMMIT").map(|()| value));
     if done.is_err() {

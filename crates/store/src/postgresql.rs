@@ -11,7 +11,7 @@ use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls};
 
 use crate::engine::{
-    DatabaseEngine, DatabaseValue, EngineError, EngineErrorKind, Row, run_transaction,
+    DatabaseEngine, DatabaseValue, EngineError, EngineErrorKind, EngineResult, Row, run_transaction,
 };
 
 /// Time limit for a connection, where the URL gives none, for data that the server does not
@@ -34,7 +34,7 @@ pub(crate) struct PostgresEngine {
 
 impl PostgresEngine {
     /// Connects; makes the schema if `create` and there is none.
-    pub(crate) fn open(url: &str, create: bool) -> Result<Self, EngineError> {
+    pub(crate) fn open(url: &str, create: bool) -> EngineResult<Self> {
         let mut config: Config = url.parse()?;
         let connecting = config.get_connect_timeout().copied().unwrap_or(TIMEOUT);
         config
@@ -48,7 +48,7 @@ impl PostgresEngine {
         Ok(opened)
     }
 
-    fn connect(config: Config, timeout: Duration) -> Result<Self, EngineError> {
+    fn connect(config: Config, timeout: Duration) -> EngineResult<Self> {
         let client = run_with_timeout(timeout, move || config.connect(NoTls))??;
         Ok(Self {
             client: Some(client),
@@ -56,7 +56,7 @@ impl PostgresEngine {
         })
     }
 
-    fn prepare_schema(&mut self, create: bool) -> Result<(), EngineError> {
+    fn prepare_schema(&mut self, create: bool) -> EngineResult {
         self.execute_batch(&format!("SET lock_timeout = {}", TIMEOUT.as_millis()))?;
         if create && !self.has_rows("SELECT 1 FROM pg_namespace WHERE nspname = 'fullpipe'")? {
             // Another program may make it at the same time.
@@ -68,15 +68,15 @@ impl PostgresEngine {
         self.execute_batch("SET search_path TO fullpipe; SET client_min_messages TO warning")
     }
 
-    fn has_rows(&mut self, sql: &str) -> Result<bool, EngineError> {
+    fn has_rows(&mut self, sql: &str) -> EngineResult<bool> {
         Ok(!self.query(sql, &[])?.is_empty())
     }
 
     /// Asks the server. One that has not answered once is asked no more.
     fn ask_server<T: Send + 'static>(
         &mut self,
-        ask: impl FnOnce(&mut Client) -> Result<T, EngineError> + Send + 'static,
-    ) -> Result<T, EngineError> {
+        ask: impl FnOnce(&mut Client) -> EngineResult<T> + Send + 'static,
+    ) -> EngineResult<T> {
         let mut client = self.client.take().ok_or_else(timeout_error)?;
         let (client, answer) = run_with_timeout(self.timeout, move || {
             let answer = ask(&mut client);
@@ -92,7 +92,7 @@ impl PostgresEngine {
 fn run_with_timeout<T: Send + 'static>(
     timeout: Duration,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, EngineError> {
+) -> EngineResult<T> {
     let (sender, receiver) = mpsc::channel();
     thread::Builder::new()
         .name("postgresql".to_owned())
@@ -109,7 +109,7 @@ impl DatabaseEngine for PostgresEngine {
         "BYTEA"
     }
 
-    fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> Result<Vec<Row>, EngineError> {
+    fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> EngineResult<Vec<Row>> {
         let (sql, values) = (sql.to_owned(), values.to_vec());
         self.ask_server(move |client| {
             let parameters: Vec<&(dyn ToSql + Sync)> =
@@ -125,20 +125,20 @@ impl DatabaseEngine for PostgresEngine {
         })
     }
 
-    fn execute_batch(&mut self, sql: &str) -> Result<(), EngineError> {
+    fn execute_batch(&mut self, sql: &str) -> EngineResult {
         let sql = sql.to_owned();
         self.ask_server(move |client| Ok(client.batch_execute(&sql)?))
     }
 
-    fn begin_transaction(&mut self) -> Result<(), EngineError> {
+    fn begin_transaction(&mut self) -> EngineResult {
         self.execute_batch("BEGIN")
     }
 
-    fn lock_tables(&mut self) -> Result<(), EngineError> {
+    fn lock_tables(&mut self) -> EngineResult {
         self.execute_batch(&format!("SELECT pg_advisory_xact_lock({LOCK})"))
     }
 
-    fn schema_version(&mut self) -> Result<u32, EngineError> {
+    fn schema_version(&mut self) -> EngineResult<u32> {
         if !self.has_rows(
             "SELECT 1 FROM pg_tables WHERE schemaname = 'fullpipe' AND tablename = 'version'",
         )? {
@@ -152,7 +152,7 @@ impl DatabaseEngine for PostgresEngine {
         })
     }
 
-    fn set_version(&mut self, version: u32) -> Result<(), EngineError> {
+    fn set_version(&mut self, version: u32) -> EngineResult {
         self.execute_batch(&format!(
             "CREATE TABLE IF NOT EXISTS version (number BIGINT NOT NULL);
              DELETE FROM version;
@@ -161,17 +161,17 @@ impl DatabaseEngine for PostgresEngine {
     }
 
     /// Changes of tables are part of the transaction, and copies are the work of `pg_dump`.
-    fn copy_before_change(&mut self, _version: u32) -> Result<(), EngineError> {
+    fn copy_before_change(&mut self, _version: u32) -> EngineResult {
         Ok(())
     }
 
     /// The server checks its pages itself when it reads them.
-    fn own_check(&mut self) -> Result<Vec<String>, EngineError> {
+    fn own_check(&mut self) -> EngineResult<Vec<String>> {
         Ok(Vec::new())
     }
 
     /// The server does it by itself (autovacuum).
-    fn release_space(&mut self) -> Result<(), EngineError> {
+    fn release_space(&mut self) -> EngineResult {
         Ok(())
     }
 }
@@ -203,7 +203,7 @@ fn is_forbidden(code: &SqlState) -> bool {
 }
 
 /// Returns the value of a column of one of the types that the tables have.
-fn column_value(row: &postgres::Row, column: usize) -> Result<DatabaseValue, EngineError> {
+fn column_value(row: &postgres::Row, column: usize) -> EngineResult<DatabaseValue> {
     Ok(match *row.columns()[column].type_() {
         Type::INT8 => row.try_get::<_, Option<i64>>(column)?.into(),
         Type::INT4 => row.try_get::<_, Option<i32>>(column)?.map(i64::from).into(),

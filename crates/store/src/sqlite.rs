@@ -10,7 +10,9 @@ use std::time::Duration;
 use rusqlite::types::{ToSqlOutput, Value as SqlValue, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, ToSql, params_from_iter};
 
-use crate::engine::{DatabaseEngine, DatabaseValue, EngineError, EngineErrorKind, Row};
+use crate::engine::{
+    DatabaseEngine, DatabaseValue, EngineError, EngineErrorKind, EngineResult, Row,
+};
 
 /// Longest wait for another writer.
 const BUSY: Duration = Duration::from_secs(10);
@@ -28,7 +30,7 @@ pub(crate) struct SqliteEngine {
 
 impl SqliteEngine {
     /// Opens the file; makes it first, readable by its owner only, if `create` and there is none.
-    pub(crate) fn open(file: &Path, create: bool) -> Result<Self, EngineError> {
+    pub(crate) fn open(file: &Path, create: bool) -> EngineResult<Self> {
         let file = &in_folder(file);
         check_regular(file)?;
         if create {
@@ -87,7 +89,7 @@ impl SqliteEngine {
     }
 
     /// Checks that the file is an archive, or empty.
-    fn check_identity(&mut self) -> Result<(), EngineError> {
+    fn check_identity(&mut self) -> EngineResult {
         let application = self.pragma_value("application_id")?;
         let tables = self.query("SELECT count(*) FROM sqlite_master", &[])?;
         let is_empty = tables == [[DatabaseValue::Integer(0)]];
@@ -103,7 +105,7 @@ impl SqliteEngine {
 
     /// Copies the archive into a file that its owner only can read; returns the version of the
     /// tables in the copy.
-    fn copy_to(&mut self, file: &Path) -> Result<i64, EngineError> {
+    fn copy_to(&mut self, file: &Path) -> EngineResult<i64> {
         // One of a program that was killed.
         let _ = std::fs::remove_file(file);
         create_file(file)?;
@@ -113,7 +115,7 @@ impl SqliteEngine {
         Ok(copy.query_row("PRAGMA user_version", [], |row| row.get(0))?)
     }
 
-    fn pragma_value(&mut self, name: &str) -> Result<i64, EngineError> {
+    fn pragma_value(&mut self, name: &str) -> EngineResult<i64> {
         Ok(self
             .connection
             .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))?)
@@ -125,7 +127,7 @@ impl DatabaseEngine for SqliteEngine {
         "BLOB"
     }
 
-    fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> Result<Vec<Row>, EngineError> {
+    fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> EngineResult<Vec<Row>> {
         // `$2` is a name to SQLite, and gets its number by the order of appearance; `?2` is a
         // number.
         let mut statement = self.connection.prepare_cached(&sql.replace('$', "?"))?;
@@ -140,11 +142,11 @@ impl DatabaseEngine for SqliteEngine {
         Ok(found)
     }
 
-    fn execute_batch(&mut self, sql: &str) -> Result<(), EngineError> {
+    fn execute_batch(&mut self, sql: &str) -> EngineResult {
         Ok(self.connection.execute_batch(sql)?)
     }
 
-    fn begin_transaction(&mut self) -> Result<(), EngineError> {
+    fn begin_transaction(&mut self) -> EngineResult {
         if let Some(EngineError { cause, kind }) = &self.only_read {
             let cause = format!("nothing can be written there ({cause})");
             return Err(EngineError { cause, kind: *kind });
@@ -153,15 +155,15 @@ impl DatabaseEngine for SqliteEngine {
     }
 
     /// A transaction that writes has the file for itself.
-    fn lock_tables(&mut self) -> Result<(), EngineError> {
+    fn lock_tables(&mut self) -> EngineResult {
         Ok(())
     }
 
-    fn schema_version(&mut self) -> Result<u32, EngineError> {
+    fn schema_version(&mut self) -> EngineResult<u32> {
         Ok(u32::try_from(self.pragma_value("user_version")?).unwrap_or(u32::MAX))
     }
 
-    fn set_version(&mut self, version: u32) -> Result<(), EngineError> {
+    fn set_version(&mut self, version: u32) -> EngineResult {
         self.execute_batch(&format!(
             "PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {version}"
         ))
@@ -169,7 +171,7 @@ impl DatabaseEngine for SqliteEngine {
 
     /// The copy is of one moment, and is kept only if the tables had this version then: another
     /// program may change them meanwhile, and has a copy of its own.
-    fn copy_before_change(&mut self, version: u32) -> Result<(), EngineError> {
+    fn copy_before_change(&mut self, version: u32) -> EngineResult {
         let copy = PathBuf::from(format!("{}.version-{version}", self.file.display()));
         let unfinished = PathBuf::from(format!("{}.{}", copy.display(), std::process::id()));
         let mut copied = self.copy_to(&unfinished);
@@ -183,7 +185,7 @@ impl DatabaseEngine for SqliteEngine {
         copied.map(drop)
     }
 
-    fn own_check(&mut self) -> Result<Vec<String>, EngineError> {
+    fn own_check(&mut self) -> EngineResult<Vec<String>> {
         let rows = self.query("PRAGMA integrity_check(10)", &[])?;
         Ok(rows
             .into_iter()
@@ -194,7 +196,7 @@ impl DatabaseEngine for SqliteEngine {
             .collect())
     }
 
-    fn release_space(&mut self) -> Result<(), EngineError> {
+    fn release_space(&mut self) -> EngineResult {
         self.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")
     }
 }
@@ -240,7 +242,7 @@ fn immutable_uri(file: &Path) -> String {
 
 /// Fails if something is there that is no regular file: to open a pipe takes until somebody opens
 /// its other end.
-fn check_regular(file: &Path) -> Result<(), EngineError> {
+fn check_regular(file: &Path) -> EngineResult {
     match std::fs::metadata(file) {
         Ok(found) if !found.is_file() => Err(EngineError::no_archive("it is no regular file")),
         _ => Ok(()),

@@ -7,7 +7,9 @@ use uuid::Uuid;
 
 use crate::columns::{RowReader, document_row, facts_row, timestamp_nanoseconds};
 use crate::document::{NewDocument, SWEEP_RUN, is_kind};
-use crate::engine::{DatabaseEngine, DatabaseValue, EngineError, Row, run_transaction};
+use crate::engine::{
+    DatabaseEngine, DatabaseValue, EngineError, EngineResult, Row, run_transaction,
+};
 use crate::postgresql::PostgresEngine;
 use crate::sqlite::SqliteEngine;
 use crate::statements::{DOCUMENT, FACT, KINDS, MIGRATIONS, insert_statement};
@@ -88,7 +90,7 @@ impl Store {
     }
 
     fn connect(location: &ArchiveLocation, create: bool) -> Result<Self, StoreError> {
-        let opened: Result<Box<dyn DatabaseEngine>, EngineError> = match location {
+        let opened: EngineResult<Box<dyn DatabaseEngine>> = match location {
             ArchiveLocation::File(file) => {
                 SqliteEngine::open(file, create).map(|engine| Box::new(engine) as _)
             }
@@ -295,7 +297,7 @@ impl Store {
 
     pub(crate) fn write<T>(
         &mut self,
-        work: impl FnOnce(&mut dyn DatabaseEngine) -> Result<T, EngineError>,
+        work: impl FnOnce(&mut dyn DatabaseEngine) -> EngineResult<T>,
     ) -> Result<T, StoreError> {
         self.require_writable()?;
         run_transaction(&mut *self.engine, work)
@@ -327,7 +329,7 @@ pub(crate) fn migrate_tables(
     engine: &mut dyn DatabaseEngine,
     from: u32,
     to: u32,
-) -> Result<u32, EngineError> {
+) -> EngineResult<u32> {
     if from > 0 {
         engine.copy_before_change(from)?;
     }
@@ -361,7 +363,7 @@ fn insert_document(
     head: StoredDocument,
     origin: &str,
     packed: Vec<u8>,
-) -> Result<KeptDocument, EngineError> {
+) -> EngineResult<KeptDocument> {
     let known = format!("SELECT {DOCUMENT} FROM document WHERE origin = $1");
     let sql = insert_statement("document", &format!("{DOCUMENT}, origin"));
     let mut head = head;
@@ -405,7 +407,7 @@ fn restore_body(
     known: &StoredDocument,
     head: &StoredDocument,
     packed: Vec<u8>,
-) -> Result<bool, EngineError> {
+) -> EngineResult<bool> {
     let id = known.id.as_str();
     let is_whole =
         !known.thinned && verify_body(engine.query(CONTENT, &[id.into()])?, &known.blake3).is_ok();
@@ -419,11 +421,7 @@ fn restore_body(
     Ok(true)
 }
 
-fn insert_body(
-    engine: &mut dyn DatabaseEngine,
-    id: &str,
-    packed: Vec<u8>,
-) -> Result<(), EngineError> {
+fn insert_body(engine: &mut dyn DatabaseEngine, id: &str, packed: Vec<u8>) -> EngineResult {
     engine
         .query(
             &insert_statement("body", "document, content"),
@@ -450,7 +448,7 @@ pub(crate) fn insert_facts(
     engine: &mut dyn DatabaseEngine,
     id: &str,
     facts: &[StoredFacts],
-) -> Result<(), EngineError> {
+) -> EngineResult {
     let sql = insert_statement("fact", &format!("document, part, {FACT}"));
     for (part, facts) in facts.iter().enumerate() {
         let key = vec![id.into(), (part as u64).into()];

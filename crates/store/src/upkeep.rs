@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value as Json;
 
 use crate::columns::{RowReader, facts_row};
-use crate::engine::{DatabaseEngine, DatabaseValue, EngineError};
+use crate::engine::{DatabaseEngine, DatabaseValue, EngineResult};
 use crate::import::facts_of;
 use crate::store::{compress_body, insert_facts};
 use crate::{DocumentFilter, Store, StoreError};
@@ -177,7 +177,7 @@ impl Store {
     }
 }
 
-fn remove_body(engine: &mut dyn DatabaseEngine, id: &str) -> Result<(), EngineError> {
+fn remove_body(engine: &mut dyn DatabaseEngine, id: &str) -> EngineResult {
     engine.query("DELETE FROM body WHERE document = $1", &[id.into()])?;
     engine
         .query(
@@ -192,7 +192,7 @@ fn replace_body(
     id: &str,
     body: &[u8],
     packed: Vec<u8>,
-) -> Result<(), EngineError> {
+) -> EngineResult {
     let hash = blake3::hash(body).to_hex();
     engine.query(
         "UPDATE body SET content = $2 WHERE document = $1",

@@ -1,13 +1,19 @@
 //! The flags that say what is sent, and how the far end is reached; shared with iperf3 where it has
 //! them.
 
+mod values;
+
+mod request;
+
+pub(super) use self::values::split_count;
+pub(crate) use self::values::{OfferedRate, ServerAddress};
+use self::values::{ProcessorAffinity, whole_request};
 use std::net::IpAddr;
-use std::str::FromStr;
 
 use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey, TlsTrust};
 use fullpipe_iperf::{DEFAULT_PORT, SharedKey, iperf2};
 use fullpipe_probe::LocalEndpoint;
-use fullpipe_record::{Buffer, IpVersion, Writer};
+use fullpipe_record::IpVersion;
 
 use super::login::read_login;
 use super::prelude::*;
@@ -15,9 +21,6 @@ use crate::values::{
     parse_dscp, parse_milliseconds, read_key_file, rsa_public_key, test_time, tls_trust,
     type_of_service,
 };
-
-/// Default rate of a UDP sender, as iperf3 has it.
-const DEFAULT_UDP_RATE: BitRate = BitRate::from_mbps(1);
 
 /// The load of a measurement.
 #[derive(Debug, Args)]
@@ -370,103 +373,6 @@ pub(crate) fn rsa_padding(use_pkcs1: bool) -> RsaPadding {
     }
 }
 
-impl MeasureLoadArguments {
-    /// Returns the duration, if one is given.
-    pub(crate) fn requested_time(&self) -> Option<Span> {
-        self.amount.time
-    }
-
-    /// Returns the number of bytes, if one is given.
-    pub(crate) fn bytes(&self) -> Option<ByteCount> {
-        self.amount.bytes
-    }
-
-    /// Returns the request; its duration is `usual` if no other is given.
-    ///
-    /// # Errors
-    /// Where the flags together make no test.
-    pub(crate) fn to_request(&self, usual: Span) -> Result<Request> {
-        if let Some(request) = &self.request {
-            return Ok(Request::clone(request));
-        }
-        let buffer = match (self.tcp.buffer, self.tcp.window) {
-            (Some(size), _) => Buffer::Request(size),
-            (None, Some(size)) => Buffer::Window(size),
-            (None, None) => Buffer::Automatic,
-        };
-        let gentle = self.amount.udp.then_some(DEFAULT_UDP_RATE);
-        let rate = self
-            .amount
-            .bitrate
-            .map_or(gentle, |offer| Some(offer.rate))
-            .filter(|&rate| rate > BitRate::ZERO);
-        // Whoever counts blocks means iperf3's.
-        let counted = self
-            .amount
-            .blocks
-            .filter(|_| !self.amount.udp)
-            .map(|_| Request::default().block);
-        let block = self.amount.length.or(counted).unwrap_or(ByteCount::ZERO);
-        Ok(Request {
-            transport: if self.amount.udp {
-                Transport::Udp
-            } else {
-                Transport::Tcp
-            },
-            direction: data_direction(self.amount.reverse, self.amount.bidir),
-            streams: self.amount.streams,
-            duration: self.amount.time.unwrap_or(usual),
-            omit: self.amount.omit,
-            bytes: self.bytes_of(block)?,
-            block,
-            rate,
-            burst: self.amount.bitrate.and_then(|offer| offer.burst),
-            pacing: self.packet.fq_rate,
-            buffer,
-            congestion: self.tcp.congestion.clone(),
-            mss: self.tcp.mss,
-            no_delay: self.tcp.no_delay,
-            tos: self.packet.tos.or(self.packet.dscp).unwrap_or(0),
-            multipath: self.tcp.mptcp,
-            sendfile: self.tcp.zerocopy,
-            zero_copy: self.tcp.msg_zerocopy,
-            discard: !self.amount.udp && !self.tcp.rx_copy,
-            rx_copy: self.tcp.rx_copy,
-            offload: self.amount.udp && !self.udp.no_gso,
-            no_gso: self.udp.no_gso,
-            wide_counters: self.udp.udp_counters_64bit,
-            dont_fragment: self.udp.dont_fragment,
-            processor: self.packet.affinity.and_then(|affinity| affinity.here),
-            far_processor: self.packet.affinity.and_then(|affinity| affinity.there),
-            near_device: self
-                .packet
-                .affinity
-                .is_some_and(|affinity| affinity.here.is_none()),
-            writer: if self.tcp.blocking {
-                Writer::Blocking
-            } else {
-                Writer::Retrying
-            },
-            interval: self.note.interval,
-            title: self.note.title.clone(),
-            extra_data: self.note.extra_data.clone(),
-            ..Request::default()
-        })
-    }
-
-    fn bytes_of(&self, block: ByteCount) -> Result<Option<ByteCount>> {
-        let Some(blocks) = self.amount.blocks else {
-            return Ok(self.amount.bytes);
-        };
-        if block == ByteCount::ZERO {
-            return Err(usage_failure(
-                "--blocks of datagrams needs --length: how long is one?",
-            ));
-        }
-        Ok(Some(ByteCount::new(block.get().saturating_mul(blocks))))
-    }
-}
-
 impl ServerArguments {
     /// Returns true if the user says that the far end speaks iperf2's protocol.
     pub(crate) fn is_iperf2(&self) -> bool {
@@ -551,139 +457,6 @@ pub(super) fn ip_version(ipv4: bool, ipv6: bool) -> Option<IpVersion> {
         (_, true) => Some(IpVersion::V6),
         _ => None,
     }
-}
-
-/// A host, and a port where it is named with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ServerAddress {
-    name: String,
-    port: Option<u16>,
-}
-
-impl ServerAddress {
-    /// Returns the port of the host, which a flag may state, too.
-    fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>> {
-        match (self.port, flag) {
-            (Some(one), Some(other)) if one != other => Err(usage_failure(format!(
-                "port {one} and --port {other} both asked for; which is it?"
-            ))),
-            (one, other) => Ok(one.or(other)),
-        }
-    }
-}
-
-impl FromStr for ServerAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, port) = split_port(text)?;
-        if name.is_empty() {
-            return Err("no host is named".to_owned());
-        }
-        let port = port.map(|text| {
-            let port = text.parse().ok().filter(|port| *port > 0);
-            port.ok_or(format!("{text:?} is no port"))
-        });
-        Ok(Self {
-            name: name.to_owned(),
-            port: port.transpose()?,
-        })
-    }
-}
-
-/// Returns a host without brackets, and the text of its port.
-fn split_port(text: &str) -> Result<(&str, Option<&str>), String> {
-    if let Some(rest) = text.strip_prefix('[') {
-        let (name, rest) = rest.split_once(']').ok_or("the bracket is not closed")?;
-        let port = rest.strip_prefix(':');
-        if port.is_none() && !rest.is_empty() {
-            return Err(format!("{rest:?} behind the bracket is no port"));
-        }
-        return Ok((name, port));
-    }
-    Ok(match text.split_once(':') {
-        // More than one colon is an IPv6 address without a port.
-        Some((name, port)) if !port.contains(':') => (name, Some(port)),
-        _ => (text, None),
-    })
-}
-
-/// A rate, and how many blocks go at once.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct OfferedRate {
-    pub(crate) rate: BitRate,
-    pub(crate) burst: Option<u16>,
-}
-
-impl FromStr for OfferedRate {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        const MAX_STREAMS: u16 = 1000;
-        let (rate, burst) = split_count(text);
-        let burst = burst.map(|burst| match burst.parse() {
-            Ok(count) if (1..=MAX_STREAMS).contains(&count) => Ok(count),
-            _ => Err(format!(
-                "{burst} blocks in a row asked for; 1 to {MAX_STREAMS} are possible"
-            )),
-        });
-        let rate = if rate == "0" {
-            BitRate::ZERO
-        } else {
-            parse_quantity(rate)?
-        };
-        Ok(Self {
-            rate,
-            burst: burst.transpose()?,
-        })
-    }
-}
-
-/// Returns a value or a range of values, and the number behind its slash. The slash of a unit, as
-/// in Mbit/s, is followed by a letter.
-pub(super) fn split_count(text: &str) -> (&str, Option<&str>) {
-    match text.rsplit_once('/') {
-        Some((value, count)) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
-            (value, Some(count))
-        }
-        _ => (text, None),
-    }
-}
-
-/// Processors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ProcessorAffinity {
-    /// Processor of this end; near the network card if not set.
-    here: Option<u16>,
-    there: Option<u16>,
-}
-
-impl FromStr for ProcessorAffinity {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (here, there) = text
-            .split_once(',')
-            .map_or((text, None), |(here, there)| (here, Some(there)));
-        let here = if here == "nic" {
-            None
-        } else {
-            Some(parse_processor(here)?)
-        };
-        Ok(Self {
-            here,
-            there: there.map(parse_processor).transpose()?,
-        })
-    }
-}
-
-fn parse_processor(text: &str) -> Result<u16, String> {
-    text.parse()
-        .map_err(|_| format!("{text:?} is no processor's number"))
-}
-
-fn whole_request(json: &str) -> Result<Box<Request>, String> {
-    serde_json::from_str(json).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -1,24 +1,23 @@
+mod measurers;
+
+mod archive;
+
+use self::archive::SweepArchive;
+use self::measurers::{EmulatedPath, RealHost, known_path};
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
-use std::thread::sleep;
 
-use fullpipe_campaign::{CampaignPlan, CampaignStep, SweepGrid, spent_cost};
-use fullpipe_experiment::{EmulatedTarget, LabTarget, VirtualTarget};
-use fullpipe_host::device_counts;
-use fullpipe_lab::{Backend, Host as LabHost, Lab, LabPlan};
+use fullpipe_campaign::{CampaignPlan, SweepGrid};
+use fullpipe_lab::{Backend, Lab, LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
-use fullpipe_probe::{TestEvent, measure_transfer, watch_closely};
-use fullpipe_record::{
-    DailyHours, DeviceCounts, Path, SweepOrder, SweepPlan, SweepReport, SweepRun, SweepRunRecord,
-};
-use fullpipe_scenario::{PathSpec, Scenario, ScenarioStep, parse_path_flag_with};
+use fullpipe_record::{DailyHours, Path, SweepOrder, SweepPlan, SweepRun};
+use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sweep::{
-    KeptSweep, PendingRuns, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep,
+    KeptSweep, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep,
     predicted_grid_cost,
 };
-use jiff::Zoned;
 
 use super::load::{AccessArguments, ServerAddress, data_direction};
 use super::measure::{ask_question, require_whole, stays_here};
@@ -27,12 +26,6 @@ use crate::commands::live::LivePicture;
 
 /// Most bytes of a sweep that need no consent.
 const CONSENT_BYTES: ByteCount = ByteCount::from_mib(1024);
-
-/// Runs from one forecast to the next.
-const FORECAST_EVERY: usize = 5;
-
-/// Time between two checks for an interrupt.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Flags that a sweep which is resumed does not take: those that are fixed once it has begun, and
 /// that of no archive.
@@ -364,157 +357,6 @@ impl SweepArguments {
     }
 }
 
-/// Prints the forecast after `runs` now and then: it improves as the path is known better.
-fn print_forecast(plan: &CampaignPlan, runs: &[SweepRun], terminal: &Terminal) {
-    let is_due = runs.len().is_multiple_of(FORECAST_EVERY) && terminal.shows_progress();
-    if !is_due || matches!(plan.next_step(runs), CampaignStep::Done(_)) {
-        return;
-    }
-    if let Some(forecast) = plan.forecast_cost(runs) {
-        terminal.print_progress(&format!(
-            "{}\n",
-            report::sweep_forecast(spent_cost(runs), &forecast)
-        ));
-    }
-}
-
-/// Draws the map after `runs`, and the run that follows from them.
-fn draw_map(picture: &Drawing, plan: &CampaignPlan, runs: &[SweepRun]) {
-    let Some(picture) = &*picture.borrow() else {
-        return;
-    };
-    picture.send(SweepUpdate::Known {
-        runs: runs.to_vec(),
-        surface: plan.rate_estimates(runs),
-        answer: plan.current_answer(runs).map(Box::new),
-        grid: plan.grid_cost(runs),
-    });
-    if let CampaignStep::Run { cell, reason } = plan.next_step(runs) {
-        picture.send(SweepUpdate::Next { cell, reason });
-    }
-}
-
-/// The archive of a sweep. One that takes nothing ends no sweep, but a notice states that it cannot
-/// be resumed.
-struct SweepArchive<'a> {
-    arguments: &'a KeepArguments,
-    terminal: &'a Terminal,
-    /// False if nothing is to be kept, or after a failure: without one run, those after it are of
-    /// no use.
-    is_on: bool,
-    /// Runs that could not be started.
-    waiting: PendingRuns,
-}
-
-impl<'a> SweepArchive<'a> {
-    fn new(arguments: &'a KeepArguments, terminal: &'a Terminal) -> Self {
-        Self {
-            arguments,
-            terminal,
-            is_on: !arguments.is_off(),
-            waiting: PendingRuns::default(),
-        }
-    }
-
-    /// Makes the archive, if there is none, and keeps the plan.
-    fn keep_plan(&mut self, plan: Content) {
-        if self.is_on {
-            let kept = self
-                .arguments
-                .require_archive()
-                .and_then(|()| self.arguments.put_document(&Document::new(plan)));
-            self.disable_on_failure(kept.map(drop));
-        }
-    }
-
-    /// Keeps a run, and those that wait for it.
-    ///
-    /// # Errors
-    /// Fails if another program has kept a run with this number.
-    fn keep_run(&mut self, record: SweepRunRecord) -> Result {
-        self.waiting
-            .push_record(record)
-            .into_iter()
-            .try_for_each(|record| self.put_run(record))
-    }
-
-    fn put_run(&mut self, record: SweepRunRecord) -> Result {
-        if !self.is_on {
-            return Ok(());
-        }
-        let kept = self
-            .arguments
-            .put_document(&Document::new(Content::SweepRun {
-                sweep_run: Box::new(record),
-            }));
-        if kept
-            .as_ref()
-            .is_ok_and(|kept| kept.iter().any(|kept| !kept.is_new))
-        {
-            return Err(run_failure(
-                "another program goes on with this sweep: only one can",
-            ));
-        }
-        self.disable_on_failure(kept.map(drop));
-        Ok(())
-    }
-
-    /// Runs a sweep, and keeps and shows each run.
-    fn run_sweep<M: SweepMeasurer<Error = Failure>>(
-        &mut self,
-        sweep: RunningSweep<'_>,
-        picture: &Drawing,
-        measure: &mut M,
-    ) -> Result<SweepReport> {
-        let (plan, terminal) = (sweep.plan, self.terminal);
-        let mut known = sweep.runs.clone();
-        draw_map(picture, plan, &known);
-        sweep.run(measure, &mut |record| {
-            let (number, run) = (record.number, record.run.clone());
-            self.keep_run(record)?;
-            terminal.print_progress(&format!("{}\n", report::sweep_run(number, &run)));
-            terminal.print_event(&Event::SweepRun(Box::new(run.clone())));
-            known.push(run);
-            print_forecast(plan, &known, terminal);
-            draw_map(picture, plan, &known);
-            Ok(())
-        })
-    }
-
-    /// Prints and keeps the report.
-    fn finish_sweep(&self, done: SweepReport, plan: &SweepPlan) -> Result {
-        let (terminal, sweep) = (self.terminal, Box::new(done));
-        terminal.print_result(&report::sweep_text(&sweep));
-        terminal.print_event(&Event::Sweep(sweep.clone()));
-        let (interrupted, has_answer) = (sweep.interrupted, sweep.answer.is_some());
-        let document = terminal.print_report(Content::Sweep { sweep }, None);
-        if self.is_on {
-            self.arguments.keep_as_asked(&document, terminal);
-        }
-        self.note_waiting(plan);
-        Failure::after_report(None, interrupted, has_answer)
-    }
-
-    /// States how to go on with a sweep whose last runs could not be started.
-    fn note_waiting(&self, plan: &SweepPlan) {
-        if self.is_on && !self.waiting.is_empty() {
-            let again = format!("`--resume {}` tries them again", plan.id);
-            self.terminal
-                .print_notice(&format!("the last runs could not be started: {again}"));
-        }
-    }
-
-    fn disable_on_failure(&mut self, kept: Result) {
-        if let Err(failure) = kept {
-            self.is_on = false;
-            self.terminal.print_notice(&format!(
-                "the sweep is not kept, and cannot be resumed: {}",
-                failure.message
-            ));
-        }
-    }
-}
-
 /// Returns the plan of a sweep that was kept, if it is one of this place.
 fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan> {
     if plan.target != place.target || plan.is_virtual != place.is_virtual {
@@ -529,178 +371,6 @@ fn check_plan(plan: SweepPlan, place: &SweepPath<'_>) -> Result<CampaignPlan> {
         )));
     }
     CampaignPlan::new(plan).map_err(usage_failure)
-}
-
-/// A real host.
-struct RealHost<'p> {
-    destination: Destination,
-    /// Name of the device of the last measurement; each of them states it anew, as the route may
-    /// change.
-    device: Option<String>,
-    interrupt: Arc<AtomicBool>,
-    picture: &'p Drawing,
-    terminal: &'p Terminal,
-}
-
-impl RealHost<'_> {
-    fn measure_request(&self, request: &Request, most: Option<ByteCount>) -> Result<Measurement> {
-        if most.is_none() && self.picture.borrow().is_none() {
-            let interrupt = &self.interrupt;
-            let measured = measure_transfer(&self.destination, request, interrupt, &mut |_| {});
-            return Ok(measured?);
-        }
-        let mut is_over = false;
-        let measured = watch_closely(&self.destination, request, &self.interrupt, &mut |event| {
-            let TestEvent::Snapshot(snapshot) = event else {
-                return;
-            };
-            if let Some(picture) = &*self.picture.borrow() {
-                picture.send(SweepUpdate::Snapshot(snapshot.clone()));
-            }
-            let moved: ByteCount = snapshot.streams.iter().map(|stream| stream.bytes).sum();
-            if most.is_some_and(|most| moved > most) && !is_over {
-                is_over = true;
-                self.interrupt.store(true, Ordering::Relaxed);
-            }
-        });
-        if is_over {
-            // Not by the user: the sweep ends with its answer.
-            self.interrupt.store(false, Ordering::Relaxed);
-        }
-        Ok(measured?)
-    }
-}
-
-impl SweepMeasurer for RealHost<'_> {
-    type Error = Failure;
-
-    fn of_single(error: &Failure) -> Option<String> {
-        of_single(error)
-    }
-
-    fn measure_run(
-        &mut self,
-        _: u32,
-        request: &Request,
-        most: Option<ByteCount>,
-    ) -> Result<Measurement> {
-        let measurement = self.measure_request(request, most)?;
-        self.device = measurement
-            .local
-            .device
-            .as_ref()
-            .map(|device| device.name.clone());
-        Ok(measurement)
-    }
-
-    fn device_counts(&mut self) -> Option<DeviceCounts> {
-        device_counts(self.device.as_deref()?).ok()
-    }
-
-    fn wait_idle(&mut self, span: Span) {
-        sleep_interruptibly(span, &self.interrupt);
-    }
-
-    fn wait_for(&mut self, hours: DailyHours) {
-        if hours.wait_until_start(time_of_day()) > Span::ZERO {
-            self.terminal
-                .print_progress(&format!("runs begin at {hours}: waiting\n"));
-        }
-        // The clock may be set meanwhile.
-        while hours.wait_until_start(time_of_day()) > Span::ZERO
-            && !self.interrupt.load(Ordering::Relaxed)
-        {
-            sleep(POLL_INTERVAL);
-        }
-    }
-}
-
-/// Returns the sentence of a failure that another run may not have: a server that does not answer,
-/// too many streams. `None` for errors of the command line, and for permissions that this host
-/// lacks: every run would fail alike.
-fn of_single(error: &Failure) -> Option<String> {
-    (error.code == FAILED).then(|| error.message.clone())
-}
-
-/// Returns the time since midnight by the clock on the wall.
-fn time_of_day() -> Span {
-    let now = Zoned::now();
-    let parts = [now.hour(), now.minute(), now.second()];
-    let parts = parts.map(|part| u64::try_from(part).unwrap_or(0));
-    Span::from_secs(parts.into_iter().fold(0, |whole, part| whole * 60 + part))
-}
-
-/// A lab or a simulation.
-struct EmulatedPath<'s> {
-    scenario: &'s Scenario,
-    step: &'s ScenarioStep,
-    /// `None` in virtual time.
-    lab: Option<&'s Lab>,
-    interrupt: Arc<AtomicBool>,
-}
-
-impl SweepMeasurer for EmulatedPath<'_> {
-    type Error = Failure;
-
-    fn of_single(error: &Failure) -> Option<String> {
-        of_single(error)
-    }
-
-    /// Bytes of an emulated path cost nobody anything.
-    fn measure_run(
-        &mut self,
-        number: u32,
-        request: &Request,
-        _: Option<ByteCount>,
-    ) -> Result<Measurement> {
-        let seed = self.scenario.seed.wrapping_add(number.into());
-        let load = (&self.step.cross_traffic[..], seed);
-        let interrupt = Interrupt(&self.interrupt);
-        if let Some(lab) = self.lab {
-            return Ok(EmulatedTarget::Lab(&LabTarget::new(lab)).measure(request, load, interrupt)?);
-        }
-        let [sender, receiver] = self.scenario.hosts_of(self.step);
-        let target = VirtualTarget::new(
-            self.scenario.path_of(self.step).clone(),
-            [&sender, &receiver],
-            seed,
-        );
-        Ok(EmulatedTarget::Virtual(&target).measure(request, load, interrupt)?)
-    }
-
-    fn device_counts(&mut self) -> Option<DeviceCounts> {
-        self.lab?.device_counts(LabHost::Sender).ok()
-    }
-
-    fn wait_idle(&mut self, span: Span) {
-        if self.lab.is_some() {
-            sleep_interruptibly(span, &self.interrupt);
-        }
-    }
-
-    /// No emulated path has users whom a run could disturb at any hour.
-    fn wait_for(&mut self, _: DailyHours) {}
-}
-
-fn sleep_interruptibly(span: Span, interrupt: &AtomicBool) {
-    let until = Instant::now() + Duration::from(span);
-    while !interrupt.load(Ordering::Relaxed) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        sleep(left.min(POLL_INTERVAL));
-    }
-}
-
-/// Returns a path of which capacity and round-trip time are known.
-fn known_path(rate: BitRate, rtt: Span) -> Result<Path> {
-    let flag = format!("rate={}bit/s,rtt={}ns", rate.bps(), rtt.as_nanos().max(1));
-    Ok(parse_path_flag_with(
-        &flag,
-        &PathSpec::demo_path(),
-        &|file| Err(file.to_owned()),
-    )?)
 }
 
 /// Reads FROM..TO, or one value.

@@ -1,5 +1,8 @@
+use super::watchdog::write_syslog;
 use super::*;
 use fullpipe_units::ByteCount;
+use fullpipe_units::SegCount;
+use std::os::unix::net::UnixDatagram;
 
 #[test]
 fn what_is_not_back_is_in_the_log() {

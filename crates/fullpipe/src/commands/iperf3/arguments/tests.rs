@@ -1,6 +1,8 @@
 use super::*;
 use clap::{CommandFactory, Parser};
+use fullpipe_record::Buffer;
 use fullpipe_record::{Direction, IpVersion};
+use std::net::IpAddr;
 
 fn task(line: &str) -> Result<Iperf3Task, String> {
     let words = std::iter::once("iperf3").chain(line.split_whitespace());

@@ -1,0 +1,137 @@
+//! Values of the flags of a load.
+
+use crate::commands::prelude::*;
+use std::str::FromStr;
+
+/// A host, and a port where it is named with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerAddress {
+    pub(super) name: String,
+    pub(super) port: Option<u16>,
+}
+
+impl ServerAddress {
+    /// Returns the port of the host, which a flag may state, too.
+    pub(super) fn one_port(&self, flag: Option<u16>) -> Result<Option<u16>> {
+        match (self.port, flag) {
+            (Some(one), Some(other)) if one != other => Err(usage_failure(format!(
+                "port {one} and --port {other} both asked for; which is it?"
+            ))),
+            (one, other) => Ok(one.or(other)),
+        }
+    }
+}
+
+impl FromStr for ServerAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, port) = split_port(text)?;
+        if name.is_empty() {
+            return Err("no host is named".to_owned());
+        }
+        let port = port.map(|text| {
+            let port = text.parse().ok().filter(|port| *port > 0);
+            port.ok_or(format!("{text:?} is no port"))
+        });
+        Ok(Self {
+            name: name.to_owned(),
+            port: port.transpose()?,
+        })
+    }
+}
+
+/// Returns a host without brackets, and the text of its port.
+fn split_port(text: &str) -> Result<(&str, Option<&str>), String> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (name, rest) = rest.split_once(']').ok_or("the bracket is not closed")?;
+        let port = rest.strip_prefix(':');
+        if port.is_none() && !rest.is_empty() {
+            return Err(format!("{rest:?} behind the bracket is no port"));
+        }
+        return Ok((name, port));
+    }
+    Ok(match text.split_once(':') {
+        // More than one colon is an IPv6 address without a port.
+        Some((name, port)) if !port.contains(':') => (name, Some(port)),
+        _ => (text, None),
+    })
+}
+
+/// A rate, and how many blocks go at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct OfferedRate {
+    pub(crate) rate: BitRate,
+    pub(crate) burst: Option<u16>,
+}
+
+impl FromStr for OfferedRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const MAX_STREAMS: u16 = 1000;
+        let (rate, burst) = split_count(text);
+        let burst = burst.map(|burst| match burst.parse() {
+            Ok(count) if (1..=MAX_STREAMS).contains(&count) => Ok(count),
+            _ => Err(format!(
+                "{burst} blocks in a row asked for; 1 to {MAX_STREAMS} are possible"
+            )),
+        });
+        let rate = if rate == "0" {
+            BitRate::ZERO
+        } else {
+            parse_quantity(rate)?
+        };
+        Ok(Self {
+            rate,
+            burst: burst.transpose()?,
+        })
+    }
+}
+
+/// Returns a value or a range of values, and the number behind its slash. The slash of a unit, as
+/// in Mbit/s, is followed by a letter.
+pub(crate) fn split_count(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once('/') {
+        Some((value, count)) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (value, Some(count))
+        }
+        _ => (text, None),
+    }
+}
+
+/// Processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProcessorAffinity {
+    /// Processor of this end; near the network card if not set.
+    pub(super) here: Option<u16>,
+    pub(super) there: Option<u16>,
+}
+
+impl FromStr for ProcessorAffinity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (here, there) = text
+            .split_once(',')
+            .map_or((text, None), |(here, there)| (here, Some(there)));
+        let here = if here == "nic" {
+            None
+        } else {
+            Some(parse_processor(here)?)
+        };
+        Ok(Self {
+            here,
+            there: there.map(parse_processor).transpose()?,
+        })
+    }
+}
+
+fn parse_processor(text: &str) -> Result<u16, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is no processor's number"))
+}
+
+pub(super) fn whole_request(json: &str) -> Result<Box<Request>, String> {
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
