@@ -63,12 +63,14 @@ fn a_download_by_http1_says_whether_http2_held_it_back() {
         verdict: diagnosed::watched().verdict,
     };
     let words = |mbps| {
-        let text = without_marks(&report::http1_text(&again(mbps))).to_string();
+        let text = without_marks(&report::http1_text(&again(mbps)));
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let faster = words(38);
     assert!(
-        faster.contains("By HTTP/1.1") && faster.contains("38 Mbit/s") && faster.contains("9 Mbit/s"),
+        faster.contains("By HTTP/1.1")
+            && faster.contains("38 Mbit/s")
+            && faster.contains("9 Mbit/s"),
         "{faster}"
     );
     assert!(faster.contains("window of HTTP/2 held"), "{faster}");
