@@ -135,13 +135,14 @@ fn time_of(flow: &[&Sample]) -> Option<Span> {
     Some(flow.last()?.at.saturating_sub(flow.first()?.at))
 }
 
-/// Returns of a snapshot of silence whether this end's last message went out amid the data of a
-/// round trip, or after it. What arrives answers the message of a round trip ago.
+/// Returns of a snapshot of silence whether this end's last message is not much younger than the
+/// last data, and no older than a round trip before it: data answers the messages of a round trip
+/// ago, and not each train of it makes the next message.
 fn receiver_vote(now: &Sample, rtt: Span) -> Option<bool> {
     let (sent, received) = (now.tcp.since_data_sent?, now.tcp.since_data_received?);
     let is_silent = received > TICK_TOLERANCE;
     let goes_with = sent + TICK_TOLERANCE >= received
-        && sent <= received + TICK_TOLERANCE.max(rtt / 3)
+        && sent <= received + rtt
         && received <= rtt + TICK_TOLERANCE;
     is_silent.then_some(goes_with)
 }

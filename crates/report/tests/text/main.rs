@@ -63,7 +63,7 @@ fn a_download_by_http1_says_whether_http2_held_it_back() {
         verdict: diagnosed::watched().verdict,
     };
     let words = |mbps| {
-        let text = without_marks(&report::http1_text(&again(mbps))).to_string();
+        let text = without_marks(&report::http1_text(&again(mbps)));
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let faster = words(38);
