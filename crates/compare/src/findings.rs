@@ -1,16 +1,15 @@
 //! Sentences on what the rows of the programs show.
 
-use fullpipe_record::{Limit, ProgramBatch, ProgramRow, Verdict};
+use fullpipe_record::{Limit, ProgramBatch, ProgramRow};
 use fullpipe_units::{BitRate, Ratio};
+
+use crate::transfer::NEAR;
 
 /// Share of the fastest program's rate below which a program is held back by something of its own.
 const HELD_BACK: f64 = 0.5;
 
 /// Largest ÷ least rate up to which a program has the same rate under all settings.
 const FLAT: f64 = 1.1;
-
-/// Share of a predicted rate by which a measured one that is near it is off at most.
-const NEAR: f64 = 0.1;
 
 /// Largest ÷ least rate of the fastest programs from which on the settings made a difference.
 const SETTINGS_MATTER: f64 = 1.5;
@@ -36,28 +35,70 @@ fn as_predicted(batches: &[ProgramBatch]) -> Vec<String> {
         .flat_map(|batch| batch.rows.iter().map(move |row| (batch, row)));
     let named: Vec<bool> = rows
         .clone()
-        .filter_map(|(_, row)| {
-            Some(has_candidate_limit(
-                row.verdict.as_ref()?,
-                row.predicted_limit?,
-            ))
-        })
+        .filter_map(|(_, row)| is_limit_predicted(row))
         .collect();
     let near: Vec<bool> = rows.clone().filter_map(|(_, row)| is_near(row)).collect();
     let limits = share_phrase(&named)
         .map(|share| format!("The limit that was named is the predicted one in {share} rows."));
+    let otherwise = listed(
+        "Named and predicted limits differ: ",
+        rows.clone()
+            .filter(|(_, row)| is_limit_predicted(row) == Some(false))
+            .filter_map(|(batch, row)| named_otherwise(batch, row, batches)),
+    );
     let rates = share_phrase(&near).map(|share| {
         format!(
             "The steady rate is within {} of the prediction in {share} rows.",
             Ratio::new(NEAR)
         )
     });
-    let off: Vec<String> = rows
-        .filter(|(_, row)| is_near(row) == Some(false))
-        .filter_map(|(batch, row)| off_by(batch, row, batches))
-        .collect();
-    let others = (!off.is_empty()).then(|| format!("It is not that of {}.", off.join("; ")));
-    limits.into_iter().chain(rates).chain(others).collect()
+    let off = listed(
+        "It is not that of ",
+        rows.filter(|(_, row)| is_near(row) == Some(false))
+            .filter_map(|(batch, row)| off_by(batch, row, batches)),
+    );
+    [limits, otherwise, rates, off]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Returns a sentence of a beginning and a list; `None` of an empty one.
+fn listed(beginning: &str, items: impl Iterator<Item = String>) -> Option<String> {
+    let items: Vec<String> = items.collect();
+    (!items.is_empty()).then(|| format!("{beginning}{}.", items.join("; ")))
+}
+
+/// Returns the limit that was named for a row next to the predicted ones.
+fn named_otherwise(
+    batch: &ProgramBatch,
+    row: &ProgramRow,
+    batches: &[ProgramBatch],
+) -> Option<String> {
+    let verdict = row.verdict.as_ref()?;
+    let predicted: Vec<&str> = predicted_limits(row).map(Limit::name).collect();
+    Some(format!(
+        "{}{}, {} where {} was predicted",
+        row.program,
+        batch_suffix(batch, batches),
+        verdict.name(),
+        join_with_or(&predicted)
+    ))
+}
+
+/// Returns the limit that a row is predicted to have, and those that cannot be told from it.
+fn predicted_limits(row: &ProgramRow) -> impl Iterator<Item = Limit> {
+    let near = row.predicted_near_limits.iter().copied();
+    row.predicted_limit.into_iter().chain(near)
+}
+
+/// Returns the name of a batch behind that of a program, where there are several.
+fn batch_suffix(batch: &ProgramBatch, batches: &[ProgramBatch]) -> String {
+    if batches.len() > 1 {
+        format!(" ({})", batch.name)
+    } else {
+        String::new()
+    }
 }
 
 /// Returns the steady rate of a row next to the predicted one, with its batch where there are
@@ -68,14 +109,10 @@ fn off_by(batch: &ProgramBatch, row: &ProgramRow, batches: &[ProgramBatch]) -> O
         Some([low, high]) => format!("{low} to {high}"),
         None => predicted.to_string(),
     };
-    let place = if batches.len() > 1 {
-        format!(" ({})", batch.name)
-    } else {
-        String::new()
-    };
     Some(format!(
-        "{}{place}, {steady} where {predicted} was predicted",
-        row.program
+        "{}{}, {steady} where {predicted} was predicted",
+        row.program,
+        batch_suffix(batch, batches)
     ))
 }
 
@@ -93,13 +130,13 @@ pub(crate) fn is_near(row: &ProgramRow) -> Option<bool> {
     Some(steady >= low.scale_by(1.0 - NEAR) && steady <= high.scale_by(1.0 + NEAR))
 }
 
-/// Returns true if a verdict names a limit, or has it among its candidates.
-fn has_candidate_limit(verdict: &Verdict, limit: Limit) -> bool {
-    verdict.kind == limit
-        || verdict
-            .candidates
-            .iter()
-            .any(|candidate| candidate.kind == limit)
+/// Returns true if the verdict of a row names a limit that the prediction has, or has the predicted
+/// one among its candidates.
+pub(crate) fn is_limit_predicted(row: &ProgramRow) -> Option<bool> {
+    let (verdict, predicted) = (row.verdict.as_ref()?, row.predicted_limit?);
+    let mut candidates = verdict.candidates.iter();
+    let is_named = predicted_limits(row).any(|limit| limit == verdict.kind);
+    Some(is_named || candidates.any(|candidate| candidate.kind == predicted))
 }
 
 fn of_program(row: &ProgramRow, last: &ProgramBatch, batches: &[ProgramBatch]) -> Option<String> {
@@ -308,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_whose_limit_is_the_predicted_one_are_counted() {
+    fn rows_whose_limit_is_the_predicted_one_or_one_as_near_are_counted() {
         let mut batch = batch(&[("scp", 800), ("rsync", 800), ("curl", 900)]);
         let verdict = r#"{ "kind": "capacity", "cause": "link", "at": "path", "share": 1.0, "sentence": "",
             "ceilings": {}, "evidence": {} }"#;
@@ -320,10 +357,21 @@ mod tests {
             row.verdict = Some(serde_json::from_str(verdict).unwrap());
             row.predicted_limit = Some(limit);
         }
+        let differ = "Named and predicted limits differ: rsync, capacity/link where send-buffer was predicted.";
+        let counted =
+            |right| format!("The limit that was named is the predicted one in {right} of 2 rows.");
         assert_eq!(
-            batch_findings(&[batch]),
-            ["The limit that was named is the predicted one in 1 of 2 rows."]
+            batch_findings(&[batch.clone()]),
+            [counted(1), differ.to_owned()]
         );
+        batch.rows[1].predicted_near_limits = vec![Limit::ReceiveWindow];
+        let found = batch_findings(&[batch.clone()]).join(" ");
+        assert!(
+            found.ends_with("where send-buffer or receive-window was predicted."),
+            "{found}"
+        );
+        batch.rows[1].predicted_near_limits.push(Limit::Capacity);
+        assert_eq!(batch_findings(&[batch]), [counted(2)]);
     }
 
     #[test]

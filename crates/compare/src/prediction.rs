@@ -4,10 +4,19 @@ use fullpipe_experiment::Interrupt;
 use fullpipe_model::kernel::{asked_rate, send_buffer};
 use fullpipe_model::predict;
 use fullpipe_record::{Limit, ProgramPrediction, Request, Writer};
+use fullpipe_units::BitRate;
 
 use crate::program::TransferProgram;
 use crate::simulation::SimulatedProgram;
-use crate::transfer::{Limited, PredictedTransfer, blocking_request};
+use crate::transfer::{Limited, NEAR, PredictedTransfer, blocking_request};
+
+/// The predicted rate of a transfer without end.
+struct RateWithoutEnd {
+    rate: BitRate,
+    limit: Limit,
+    /// Other limits that allow hardly more.
+    near_limits: Vec<Limit>,
+}
 
 impl PredictedTransfer<'_> {
     /// Returns the prediction of every program of the closed list.
@@ -30,32 +39,43 @@ impl PredictedTransfer<'_> {
         interrupt: Interrupt<'_>,
     ) -> ProgramPrediction {
         let connections = program.connection_count(self.path, self.hosts).max(1);
-        let own = self.above_tcp(program, connections);
-        let without_end = self.without_end(connections, own);
+        let above_tcp = self.above_tcp(program, connections);
+        let without_end = self.without_end(connections, &above_tcp);
         let is_by_chance = self.path.forward.loss.is_some_and(|loss| loss.get() > 0.0);
-        let is_simulated = is_by_chance || connections > 1;
-        let simulated = is_simulated
+        let own = least_rate(&above_tcp);
+        let simulated = (is_by_chance || connections > 1)
             .then(|| SimulatedProgram::simulate_program(self, program, connections, own, interrupt))
             .flatten();
-        let (rate, limit) = match &simulated {
-            Some(simulated) if is_by_chance => (simulated.median, simulated.limit),
-            Some(simulated) => (simulated.median, without_end.1),
-            None => without_end,
-        };
-        let range = simulated.map(|simulated| simulated.range);
-        ProgramPrediction {
+        let mut prediction = ProgramPrediction {
             program: program.name().to_owned(),
-            rate,
-            range,
-            limit,
+            rate: without_end.rate,
+            range: None,
+            limit: without_end.limit,
+            near_limits: without_end.near_limits,
+        };
+        if let Some(simulated) = simulated {
+            prediction.rate = simulated.median;
+            prediction.range = Some(simulated.range);
+            if is_by_chance {
+                prediction.limit = simulated.limit;
+                prediction.near_limits.clear();
+            }
+            prediction.near_limits.extend(simulated.limits);
+            let told = [prediction.limit, Limit::Unknown];
+            prediction.near_limits.retain(|limit| !told.contains(limit));
+            prediction.near_limits.sort_unstable();
+            prediction.near_limits.dedup();
         }
+        prediction
     }
 
     /// Returns the rate of a transfer without end.
-    fn without_end(self, connections: u16, own: Option<Limited>) -> Limited {
+    fn without_end(self, connections: u16, above_tcp: &[Limited]) -> RateWithoutEnd {
         // What a program puts into its buffer that asks before it writes is known: the kernel's
         // rule alone remains.
-        let asks = own.is_some_and(|(_, limit)| limit == Limit::SendBuffer);
+        let asks = above_tcp
+            .iter()
+            .any(|(_, limit)| *limit == Limit::SendBuffer);
         let writer = if asks {
             Writer::Retrying
         } else {
@@ -70,31 +90,47 @@ impl PredictedTransfer<'_> {
                 ..blocking_request(connections)
             },
         );
-        let of_tcp = (of_tcp.kernel_model, of_tcp.limit);
-        own.into_iter()
-            .chain([of_tcp])
-            .min_by_key(|(rate, _)| *rate)
-            .unwrap_or(of_tcp)
+        let ceilings = of_tcp.ceilings.iter();
+        let ceilings = ceilings.map(|ceiling| (ceiling.kernel_model, ceiling.kind));
+        let all: Vec<Limited> = above_tcp.iter().copied().chain(ceilings).collect();
+        let least = (of_tcp.kernel_model, of_tcp.limit);
+        let (rate, limit) = least_rate(above_tcp)
+            .filter(|own| own.0 <= least.0)
+            .unwrap_or(least);
+        let near = all
+            .into_iter()
+            .filter(|(other, kind)| *kind != limit && *other <= rate.scale_by(1.0 + NEAR));
+        RateWithoutEnd {
+            rate,
+            limit,
+            near_limits: near.map(|(_, kind)| kind).collect(),
+        }
     }
 
-    /// Returns the rate that a program's own window, or its way to fill the send buffer, permits.
-    fn above_tcp(self, program: TransferProgram, connections: u16) -> Option<Limited> {
-        let application = program.application(self.iperf3)?;
+    /// Returns the rates that a program's own window, and its way to fill the send buffer, permit.
+    fn above_tcp(self, program: TransferProgram, connections: u16) -> Vec<Limited> {
+        let Some(application) = program.application(self.iperf3) else {
+            return Vec::new();
+        };
         let (rtt, link) = (self.path.rtt(), self.path.forward.rate);
-        let connections = f64::from(connections);
         let window = application
             .expected_rate(rtt, link)
-            .map(|rate| (rate.scale_by(connections), Limit::ApplicationWindow));
+            .map(|rate| (rate, Limit::ApplicationWindow));
         let buffer = send_buffer(self.hosts[0], None);
         let asked = application
             .asks_after
-            .and_then(|each| asked_rate(buffer, each, rtt, link));
-        let asked = asked.map(|rate| (rate.scale_by(connections), Limit::SendBuffer));
-        [window, asked]
+            .and_then(|each| asked_rate(buffer, each, rtt, link))
+            .map(|rate| (rate, Limit::SendBuffer));
+        window
             .into_iter()
-            .flatten()
-            .min_by_key(|(rate, _)| *rate)
+            .chain(asked)
+            .map(|(rate, limit)| (rate.scale_by(f64::from(connections)), limit))
+            .collect()
     }
+}
+
+fn least_rate(all: &[Limited]) -> Option<Limited> {
+    all.iter().copied().min_by_key(|(rate, _)| *rate)
 }
 
 #[cfg(test)]
@@ -102,7 +138,6 @@ mod tests {
     use super::*;
     use fullpipe_record::{HostSettings, Path};
     use fullpipe_scenario::Scenario;
-    use fullpipe_units::BitRate;
     use fullpipe_units::ByteCount;
     use std::sync::atomic::AtomicBool;
 
@@ -159,6 +194,20 @@ mod tests {
         assert!(
             (285.0..300.0).contains(&iperf3) && limit == Limit::SendBuffer,
             "{iperf3}"
+        );
+    }
+
+    /// Over 16 ms the channel of SSH permits 969 Mbit/s or so, and the link 990.
+    #[test]
+    fn limits_that_permit_hardly_more_are_predicted_beside_the_least() {
+        let long = path("98ms", "rate = '1Gbit/s'\nmtu = 9000");
+        let scp = predicted(TransferProgram::Scp, &long);
+        assert_eq!(scp.near_limits, [], "{scp:?}");
+        let short = path("16ms", "rate = '1Gbit/s'\nmtu = 9000");
+        let scp = predicted(TransferProgram::Scp, &short);
+        assert_eq!(
+            (scp.limit, &scp.near_limits[..]),
+            (Limit::ApplicationWindow, &[Limit::Capacity][..])
         );
     }
 

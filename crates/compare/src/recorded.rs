@@ -139,7 +139,7 @@ fn count_near_predictions(scenario: &str, recorded: &[Recorded<'_>]) -> usize {
         };
         let is_near = is_near(&row) == Some(true);
         println!(
-            "{} {:7} measured {:5.0}, predicted {:5.0} ({}), {name}",
+            "{} {:7} measured {:5.0}, predicted {:5.0} ({}) by {:?}, as near {:?}, {name}",
             if is_near { "near" } else { "OFF " },
             program.name(),
             steady.unwrap().as_mbps(),
@@ -151,6 +151,8 @@ fn count_near_predictions(scenario: &str, recorded: &[Recorded<'_>]) -> usize {
                     low.as_mbps(),
                     high.as_mbps()
                 )),
+            prediction.limit,
+            prediction.near_limits,
         );
         is_near
     };

@@ -76,6 +76,8 @@ pub(crate) fn program_row(
         predicted: prediction.map(|prediction| prediction.rate),
         predicted_range: prediction.and_then(|prediction| prediction.range),
         predicted_limit: prediction.map(|prediction| prediction.limit),
+        predicted_near_limits: prediction
+            .map_or_else(Vec::new, |prediction| prediction.near_limits.clone()),
         goodput,
         spread: goodput_spread(&counted),
         steady: median_of(&counted, |run| run.steady),

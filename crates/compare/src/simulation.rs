@@ -36,6 +36,8 @@ pub(crate) struct SimulatedProgram {
     /// The rates between which four fifths of the simulated transfers lie.
     pub(crate) range: [BitRate; 2],
     pub(crate) limit: Limit,
+    /// The limits that the simulated transfers have.
+    pub(crate) limits: Vec<Limit>,
 }
 
 impl SimulatedProgram {
@@ -93,6 +95,7 @@ impl SimulatedProgram {
             median,
             range,
             limit,
+            limits: all.into_iter().map(|(_, limit)| limit).collect(),
         })
     }
 }

@@ -19,6 +19,10 @@ pub(crate) struct PredictedTransfer<'p> {
 /// A rate, and what limits it.
 pub(crate) type Limited = (BitRate, Limit);
 
+/// Largest share by which a predicted rate may be off: limits whose rates are as close cannot be
+/// told from each other.
+pub(crate) const NEAR: f64 = 0.1;
+
 /// Returns a load of blocking writers over so many connections.
 pub(crate) fn blocking_request(connections: u16) -> Request {
     Request {

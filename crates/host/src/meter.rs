@@ -93,11 +93,13 @@ impl ProcessorMeter {
             .zip(&self.cores)
             .filter(|_| is_same)
             .map(|(now, before)| cpu_time_difference(now.1, before.1));
+        let threads = thread_times_so_far(&mut self.threads, buffer);
         Some(CpuSample {
             at,
             user: used.user.saturating_sub(self.used.user),
             system: used.system.saturating_sub(self.used.system),
-            waited: waited_so_far(&mut self.threads, buffer),
+            waited: threads.map(|threads| threads.waited),
+            awake: threads.map(|threads| threads.awake),
             throttled: self
                 .quota
                 .as_ref()
@@ -107,14 +109,17 @@ impl ProcessorMeter {
     }
 }
 
-/// Returns the time that threads have waited. Once it is not known, it never is again: threads that
+/// Returns the times of the threads. Once they are not known, they never are again: threads that
 /// were not asked meanwhile would count with all their time.
-fn waited_so_far(threads: &mut Option<ThreadDelays>, buffer: &mut Vec<u8>) -> Option<Span> {
-    let waited = threads.as_mut()?.waited_time(buffer);
-    if waited.is_none() {
+fn thread_times_so_far(
+    threads: &mut Option<ThreadDelays>,
+    buffer: &mut Vec<u8>,
+) -> Option<ThreadTimes> {
+    let times = threads.as_mut()?.count_times(buffer);
+    if times.is_none() {
         *threads = None;
     }
-    waited
+    times
 }
 
 /// Returns the time that the process of this `stat` has used, or else this process; `None` if that
@@ -140,13 +145,29 @@ pub fn thin_out_processors(samples: &mut Vec<CpuSample>) {
     });
 }
 
-/// Time that the threads of a process have waited for a processor. A thread that ends takes its
-/// count with it, so the difference of each thread is added at each sample.
+/// Time that the threads of a process have run, and waited for a processor. A thread that ends takes
+/// its counts with it, so the difference of each thread is added at each sample.
 #[derive(Debug)]
 struct ThreadDelays {
     folder: PathBuf,
-    known: HashMap<String, (File, Span)>,
+    known: HashMap<String, (File, ThreadTime)>,
+    times: ThreadTimes,
+}
+
+/// What `schedstat` of a thread counts.
+#[derive(Debug, Clone, Copy, Default)]
+struct ThreadTime {
+    ran: Span,
     waited: Span,
+}
+
+/// Times of all threads of a process.
+#[derive(Debug, Clone, Copy, Default)]
+struct ThreadTimes {
+    /// The waits of all.
+    waited: Span,
+    /// The time that the busiest thread of each interval ran or waited.
+    awake: Span,
 }
 
 impl ThreadDelays {
@@ -155,35 +176,40 @@ impl ThreadDelays {
         let mut threads = Self {
             folder,
             known: HashMap::new(),
-            waited: Span::ZERO,
+            times: ThreadTimes::default(),
         };
-        threads.waited_time(buffer)?;
-        threads.waited = Span::ZERO;
+        threads.count_times(buffer)?;
+        threads.times = ThreadTimes::default();
         (!threads.known.is_empty()).then_some(threads)
     }
 
     /// Since it was made; none where there are too many threads to ask each.
-    fn waited_time(&mut self, buffer: &mut Vec<u8>) -> Option<Span> {
+    fn count_times(&mut self, buffer: &mut Vec<u8>) -> Option<ThreadTimes> {
         let mut before = std::mem::take(&mut self.known);
+        let mut awake = Span::ZERO;
         for entry in fs::read_dir(&self.folder).ok()?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let opened = before
-                .remove(&name)
-                .or_else(|| Some((File::open(entry.path().join("schedstat")).ok()?, Span::ZERO)));
+            let opened = before.remove(&name).or_else(|| {
+                let file = File::open(entry.path().join("schedstat")).ok()?;
+                Some((file, ThreadTime::default()))
+            });
             let Some((file, counted)) = opened else {
                 continue;
             };
             // It may have ended since the folder was read.
-            let Some(now) = parse_waited_time(&read_start(&file, buffer)) else {
+            let Some(now) = ThreadTime::from_schedstat(&read_start(&file, buffer)) else {
                 continue;
             };
-            self.waited += now.saturating_sub(counted);
+            let waited = now.waited.saturating_sub(counted.waited);
+            self.times.waited += waited;
+            awake = awake.max(now.ran.saturating_sub(counted.ran) + waited);
             self.known.insert(name, (file, now));
             if self.known.len() > MAX_THREADS {
                 return None;
             }
         }
-        Some(self.waited)
+        self.times.awake += awake;
+        Some(self.times)
     }
 }
 
@@ -301,13 +327,16 @@ fn process_time(text: &str) -> Option<ProcessTime> {
     })
 }
 
-/// The second field of `schedstat`: nanoseconds ready to run without a processor.
-fn parse_waited_time(text: &str) -> Option<Span> {
-    text.split_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
-        .map(Span::from_nanos)
+impl ThreadTime {
+    /// Reads the first two fields: nanoseconds on a processor, and ready to run without one.
+    fn from_schedstat(text: &str) -> Option<Self> {
+        let mut fields = text.split_whitespace().map(|field| field.parse().ok());
+        let mut next = || fields.next()?.map(Span::from_nanos);
+        Some(Self {
+            ran: next()?,
+            waited: next()?,
+        })
+    }
 }
 
 /// The lines `cpu0`, `cpu1`… of `/proc/stat`, each with its number.

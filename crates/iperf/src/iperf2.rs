@@ -1,8 +1,8 @@
 //! iperf2: the part of its protocol that client and server need for tests in one direction.
 //!
 //! There is no control connection and nothing is agreed on. With TCP the client's first payload
-//! bytes are a [`Iperf2Header`], which may be zero, and the end of the stream is the end of the
-//! test. With UDP every datagram begins with a [`Iperf2Datagram`] and, behind it, the same header;
+//! bytes are an [`Iperf2Header`], which may be zero, and the end of the stream is the end of the
+//! test. With UDP every datagram begins with an [`Iperf2Datagram`] and, behind it, the same header;
 //! the client ends the test with a datagram whose number is negative, repeats it until it is
 //! answered, and the answer is the server's [`Iperf2Report`].
 //!

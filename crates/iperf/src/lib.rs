@@ -23,7 +23,7 @@
 //! ```
 //!
 //! In every state there is a deadline: call `tick` when it is reached, and a stalled peer becomes
-//! an [`TestError`]. Nothing that a peer sends makes either machine panic or hold more than the
+//! a [`TestError`]. Nothing that a peer sends makes either machine panic or hold more than the
 //! message limits in [`JsonMessage`].
 //!
 //! A test has one data connection for each stream and direction, in an order that [`direction_of`]

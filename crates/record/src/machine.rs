@@ -37,6 +37,10 @@ pub struct CpuSample {
     /// all threads (second field of `/proc/PID/task/TID/schedstat`). `None` if the kernel does not
     /// count this time, or if the process has more than 512 threads.
     pub waited: Option<Span>,
+    /// Time for which the thread of the process that rested least ran or was ready to run: the sum
+    /// over the intervals between samples of that of the busiest thread in each. `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awake: Option<Span>,
     /// Time for which CPU quotas kept the process from running, summed over all CPUs and over the
     /// control groups around the process that have a quota (`throttled_usec` in `cpu.stat`, or
     /// `throttled_time` in version 1). Zero if no group has a quota; `None` if `cpu.stat` of no

@@ -66,6 +66,10 @@ pub struct ProgramPrediction {
     pub range: Option<[BitRate; 2]>,
     /// The limit that sets it.
     pub limit: Limit,
+    /// Other limits that the transfer may have as well: those that allow at most a tenth more, and
+    /// those that simulated transfers have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub near_limits: Vec<Limit>,
 }
 
 /// One program under one set of settings. Figures are medians over the runs that are valid.
@@ -81,6 +85,9 @@ pub struct ProgramRow {
     pub predicted_range: Option<[BitRate; 2]>,
     /// The limit that the prediction names.
     pub predicted_limit: Option<Limit>,
+    /// Other limits that the prediction cannot tell from it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predicted_near_limits: Vec<Limit>,
     /// Size of the file ÷ time from the program's start to its end.
     pub goodput: Option<BitRate>,
     /// Least and most goodput of a run; `None` of fewer than two.

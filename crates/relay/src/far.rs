@@ -63,21 +63,23 @@ impl FarSettings {
         .await
     }
 
-    /// Waits for the request of a near relay, for as long as it likes, and connects to its target.
-    /// `None` if the near relay closes the connection without a request.
+    /// Waits for the request of a near relay, for as long as it likes, then for `room`, and connects
+    /// to its target. `None` if the near relay closes the connection without a request.
     ///
     /// # Errors
-    /// Fails if the request is wrong, or the target is not permitted or not there; the near relay
-    /// knows it then.
+    /// Fails if the request is wrong, there is no room, or the target is not permitted or not there;
+    /// the near relay knows it then.
     pub(crate) async fn serve_request(
         &self,
         mut peer: AuthenticatedPeer,
+        room: impl Future<Output = io::Result<()>>,
     ) -> io::Result<Option<(AuthenticatedPeer, TargetRequest, TcpStream)>> {
         let Some((text, window)) = read_request(&mut peer).await? else {
             return Ok(None);
         };
         let request = TargetRequest::from_bytes(&text)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        room.await?;
         let target = &request.target;
         let (status, reached) = match self.connect_target(target).await {
             Ok(stream) => (TargetStatus::Connected, Ok(stream)),

@@ -30,6 +30,7 @@ mod quotas;
 mod relay;
 mod rules;
 mod sockets;
+mod waiting;
 mod window;
 mod worker;
 

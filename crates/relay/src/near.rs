@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::pin::pin;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,6 @@ use fullpipe_control::{AuthenticatedPeer, PeerTls};
 use fullpipe_iperf::SharedKey;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout, timeout_at};
@@ -21,14 +20,23 @@ use crate::options::RelayEvent;
 use crate::quotas::MAX_PENDING;
 use crate::rules::TargetAddress;
 use crate::sockets::{CONNECT_DEADLINE, connect_target, timeout_error};
+use crate::waiting::WaitingClients;
 use crate::window::{HeldWindow, read_padding, send_padding};
 
 /// Time between two attempts to reach the far relay.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Calls of the far relay at once, so that a few near relays leave places free there. A call takes
-/// three round trips: over 173 ms, 490 connections a second are made.
-const CALLS: usize = MAX_PENDING / 4;
+/// Most calls of the far relay at once, so that a few near relays leave places free there. A call
+/// takes three round trips: over 173 ms, 490 connections a second are made.
+const MAX_CALLS: usize = MAX_PENDING / 4;
+
+/// Calls at once that are always permitted. Over a short path they fill a processor, also where
+/// other programs make each of them wait for it.
+const MIN_CALLS: usize = MAX_CALLS / 4;
+
+/// Time of a call ÷ that of the fastest one from which on more calls at once are no gain, as they
+/// wait for each other at the processors of the relays.
+const CROWDED: u32 = 2;
 
 /// Time after which a far relay that had no place for a call is called again.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -56,8 +64,12 @@ pub(crate) struct FarConnectionPool {
     is_growing: Cell<bool>,
     /// Connections that are being made, or whose window is growing.
     coming: Cell<usize>,
-    /// Calls at once.
-    calls: Semaphore,
+    /// Clients that wait. None does while a connection is idle.
+    waiting: RefCell<WaitingClients<io::Result<FarConnection>>>,
+    /// Calls that may be made at once.
+    call_limit: Cell<usize>,
+    /// The time that the fastest call took of late.
+    fastest_call: Cell<Duration>,
     /// The time of the last call that was answered.
     answered: Cell<Option<Instant>>,
     /// Reasons for which the far relay cannot be used, since it could.
@@ -92,23 +104,59 @@ impl FarConnectionPool {
             idle: RefCell::default(),
             is_growing: Cell::default(),
             coming: Cell::default(),
-            calls: Semaphore::new(CALLS),
+            waiting: RefCell::default(),
+            call_limit: Cell::new(MAX_CALLS),
+            fastest_call: Cell::new(CONNECT_DEADLINE),
             answered: Cell::default(),
             reported: RefCell::default(),
         })
     }
 
-    /// Makes connections until as many wait as are to wait.
-    pub(crate) fn fill_pool(self: &Rc<Self>) {
-        while self.idle.borrow().len() + self.coming.get() < self.size {
+    /// Calls the far relay for clients that wait, and until as many connections wait as are to. A
+    /// connection is for whoever waits once it is there, not for the client for which it was made:
+    /// however many clients an address has that say nothing, those of others wait for one call.
+    pub(crate) fn start_calls(self: &Rc<Self>) {
+        while self.coming.get() < self.call_limit.get()
+            && self.idle.borrow().len() + self.coming.get()
+                < self.size + self.waiting.borrow().count()
+        {
             self.coming.update(|coming| coming + 1);
             let pool = Rc::clone(self);
             spawn_local(async move {
-                let ready = pool.call_until_answered().await;
-                pool.idle.borrow_mut().push_back(ready);
+                match pool.call_patiently().await {
+                    Ok(ready) => {
+                        pool.reported.borrow_mut().clear();
+                        pool.keep_ready(ready);
+                    }
+                    Err(error) => pool.pass_failure(error).await,
+                }
                 pool.coming.update(|coming| coming - 1);
+                pool.start_calls();
                 pool.grow_windows();
             });
+        }
+    }
+
+    /// Gives a connection to the client whose turn it is; if none waits, it is idle.
+    fn keep_ready(&self, ready: FarConnection) {
+        if let Some(Ok(ready)) = self.waiting.borrow_mut().hand_out(Ok(ready)) {
+            let mut idle = self.idle.borrow_mut();
+            match ready.window {
+                // The client for which it was made has gone.
+                _ if idle.len() >= self.size => {}
+                Some(_) => idle.push_front(ready),
+                None => idle.push_back(ready),
+            }
+        }
+    }
+
+    /// Lets the client whose turn it is know why a call failed; if none waits, reports it and waits
+    /// until the next call.
+    async fn pass_failure(&self, error: io::Error) {
+        let unheard = self.waiting.borrow_mut().hand_out(Err(error));
+        if let Some(Err(error)) = unheard {
+            self.report_failure(&error);
+            sleep(RETRY).await;
         }
     }
 
@@ -127,12 +175,12 @@ impl FarConnectionPool {
                 pool.coming.update(|coming| coming - 1);
                 match grown {
                     Ok(ready) => {
-                        pool.idle.borrow_mut().push_front(ready);
+                        pool.keep_ready(ready);
                         sleep(PADDING_INTERVAL).await;
                     }
                     Err(error) => {
                         tracing::info!(%error, "no padding for a while");
-                        pool.fill_pool();
+                        pool.start_calls();
                         sleep(PADDING_PAUSE).await;
                     }
                 }
@@ -148,19 +196,6 @@ impl FarConnectionPool {
         idle.remove(place)
     }
 
-    async fn call_until_answered(&self) -> FarConnection {
-        loop {
-            match self.call_far().await {
-                Ok(ready) => {
-                    self.reported.borrow_mut().clear();
-                    return ready;
-                }
-                Err(error) => self.report_failure(&error),
-            }
-            sleep(RETRY).await;
-        }
-    }
-
     /// Reports that the far relay cannot be used: once for each reason until it can, however many
     /// connections wait.
     fn report_failure(&self, error: &io::Error) {
@@ -168,10 +203,6 @@ impl FarConnectionPool {
         if self.reported.borrow_mut().insert(why.clone()) {
             let _ = self.events.send(RelayEvent::NoPeer { why });
         }
-    }
-
-    async fn call_far(&self) -> io::Result<FarConnection> {
-        self.call_within(CONNECT_DEADLINE).await
     }
 
     /// Calls the far relay, and again if it closes the connection although it has answered before:
@@ -200,32 +231,62 @@ impl FarConnectionPool {
         self.answered.get().is_some() && kinds.contains(&error.kind())
     }
 
-    /// Calls the far relay, once others that call it leave room.
+    /// Calls the far relay.
     ///
     /// # Errors
-    /// Fails if it does not answer, and with `TimedOut` once it has answered no call for so long.
-    async fn call_within(&self, limit: Duration) -> io::Result<FarConnection> {
+    /// Fails if it does not answer within the deadline.
+    async fn call_far(&self) -> io::Result<FarConnection> {
         let began = Instant::now();
-        let mut turn = pin!(self.calls.acquire());
-        let _call = loop {
+        let called = async { self.prove_key(connect_target(&self.via, None).await?).await };
+        let called = timeout(CONNECT_DEADLINE, called).await;
+        let ready = called.unwrap_or_else(|_| Err(timeout_error(CONNECT_DEADLINE)))?;
+        self.answered.set(Some(Instant::now()));
+        self.adapt_call_limit(began.elapsed());
+        Ok(ready)
+    }
+
+    /// Permits one call more at once if one `took` hardly longer than the fastest, and an eighth
+    /// less if not: those that wait for each other keep everything else of a relay waiting, too.
+    /// The fastest time grows slowly, as that of a path may.
+    fn adapt_call_limit(&self, took: Duration) {
+        let fastest = self.fastest_call.get();
+        let fastest = took.min(fastest + fastest / 64);
+        self.fastest_call.set(fastest);
+        self.call_limit.update(|limit| {
+            if took < CROWDED * fastest {
+                (limit + 1).min(MAX_CALLS)
+            } else {
+                (limit - limit / 8).max(MIN_CALLS)
+            }
+        });
+    }
+
+    /// Waits for a connection, in turn with clients of other addresses.
+    ///
+    /// # Errors
+    /// Fails if a call does, and with `TimedOut` once none has been answered for `limit`.
+    async fn wait_for_call(
+        self: &Rc<Self>,
+        client: IpAddr,
+        limit: Duration,
+    ) -> io::Result<FarConnection> {
+        let began = Instant::now();
+        let mut called = self.waiting.borrow_mut().add_client(client);
+        self.start_calls();
+        loop {
             let deadline = self.call_deadline(began, limit);
-            match timeout_at(deadline.into(), turn.as_mut()).await {
-                Ok(turn) => break turn.map_err(io::Error::other)?,
+            match timeout_at(deadline.into(), &mut called).await {
+                Ok(called) => return called.map_err(io::Error::other)?,
                 Err(_) if self.call_deadline(began, limit) <= deadline => {
                     return Err(timeout_error(limit));
                 }
                 Err(_) => {}
             }
-        };
-        let called = async { self.prove_key(connect_target(&self.via, None).await?).await };
-        let called = timeout_at(self.call_deadline(began, limit).into(), called).await;
-        let ready = called.unwrap_or_else(|_| Err(timeout_error(limit)))?;
-        self.answered.set(Some(Instant::now()));
-        Ok(ready)
+        }
     }
 
-    /// Returns the time at which a call that began then is given up: later if others have been
-    /// answered since.
+    /// Returns the time at which a client that has waited since then is given up: later if calls
+    /// have been answered since.
     fn call_deadline(&self, began: Instant, limit: Duration) -> Instant {
         self.answered
             .get()
@@ -244,24 +305,25 @@ impl FarConnectionPool {
         })
     }
 
-    /// Returns a connection to the far relay that has been asked for `target`: one that waited, or
-    /// a new one.
+    /// Returns a connection to the far relay that has been asked for `target`, for a client at this
+    /// address: one that waited, or a new one.
     ///
     /// # Errors
     /// Fails if the far relay cannot be reached, or does not have the key.
     pub(crate) async fn request_target(
         self: &Rc<Self>,
+        client: IpAddr,
         target: &TargetAddress,
     ) -> io::Result<FarConnection> {
         let waited = self.take_idle();
-        self.fill_pool();
+        self.start_calls();
         let FarConnection {
             mut peer,
             compress,
             window,
         } = match waited {
             Some(ready) => ready,
-            None => self.call_patiently().await?,
+            None => self.wait_for_call(client, CONNECT_DEADLINE).await?,
         };
         let text = TargetRequest {
             target: target.clone(),

@@ -1,5 +1,7 @@
 //! The shares that a connection takes of the limits of a relay.
 
+use std::cell::{Cell, RefCell};
+
 use fullpipe_control::{ClientPlace, PendingPlace};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -37,5 +39,75 @@ impl ClientQuotas {
             Some(silent) => silent.unless_lost(work).await,
             None => Some(work.await),
         }
+    }
+}
+
+/// Room at a far relay for connections that near ones keep in reserve. It belongs to all of them:
+/// whichever has a client first takes it, so that those in reserve keep none from its target.
+#[derive(Debug, Default)]
+pub(crate) struct ReservedRoom {
+    connections: Cell<usize>,
+    /// At most one for each of the connections.
+    permits: RefCell<Vec<OwnedSemaphorePermit>>,
+}
+
+/// A connection in reserve, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ReservedConnection<'r> {
+    room: &'r ReservedRoom,
+}
+
+impl ReservedRoom {
+    /// Adds a connection, for which there may be room.
+    pub(crate) fn add_connection(
+        &self,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> ReservedConnection<'_> {
+        self.connections.update(|connections| connections + 1);
+        self.permits.borrow_mut().extend(permit);
+        ReservedConnection { room: self }
+    }
+}
+
+impl ReservedConnection<'_> {
+    /// Returns the room of any connection in reserve; `None` if none has room.
+    pub(crate) fn take_room(self) -> Option<OwnedSemaphorePermit> {
+        self.room.permits.borrow_mut().pop()
+    }
+}
+
+impl Drop for ReservedConnection<'_> {
+    fn drop(&mut self) {
+        self.room.connections.update(|connections| connections - 1);
+        let left = self.room.connections.get();
+        self.room.permits.borrow_mut().truncate(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// A near relay with as many clients as a far one has room for found none for the last ones:
+    /// its connections in reserve had it.
+    #[test]
+    fn a_connection_in_reserve_leaves_its_room_to_one_with_a_client_and_gives_it_back() {
+        let permits = Arc::new(Semaphore::new(2));
+        let take = || Arc::clone(&permits).try_acquire_owned().ok();
+        let room = ReservedRoom::default();
+        let [first, second, third] = [(); 3].map(|()| room.add_connection(take()));
+        assert_eq!(permits.available_permits(), 0);
+        let of_third = third.take_room().expect("that of another");
+        drop(first);
+        assert_eq!(permits.available_permits(), 0, "the second still has room");
+        drop(second);
+        assert_eq!(permits.available_permits(), 1);
+        assert!(room.add_connection(None).take_room().is_none());
+        drop(of_third);
+        assert_eq!(permits.available_permits(), 2);
     }
 }

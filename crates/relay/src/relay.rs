@@ -1,7 +1,7 @@
 //! Accepting, joining and stopping.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::{LocalSet, spawn_local, yield_now};
+use tokio::task::{LocalSet, spawn_local, unconstrained, yield_now};
 use tokio::time::{interval, sleep, timeout};
 
 use crate::far::FarSettings;
@@ -25,7 +25,7 @@ use crate::leg::RelaySocket;
 use crate::near::{FarConnection, FarConnectionPool};
 use crate::options::{RelayError, RelayEvent, RelayOptions, RelayRole};
 use crate::pipes::{MAX_PIPES, PipePool};
-use crate::quotas::{ClientQuotas, DISPLACED, MAX_PENDING};
+use crate::quotas::{ClientQuotas, DISPLACED, MAX_PENDING, ReservedRoom};
 use crate::rules::TargetAddress;
 use crate::sockets::{
     CONNECT_DEADLINE, connect_target, listen_for_clients, prepare_socket, raise_descriptors,
@@ -38,6 +38,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time after a failure to accept, for example because there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Clients that are accepted before others go on, whose handshakes take ten times as long: where
+/// thousands have come, the last one waits for few of those.
+const ACCEPTED_AT_ONCE: usize = 1024;
 
 /// Time between two reports that no connection can be accepted.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
@@ -77,9 +81,9 @@ pub fn relay_connections(
         if let RelayPart::OfClients(onward, ..) = &relay.part
             && let NextHop::Near(pool, _) = &**onward
         {
-            pool.fill_pool();
+            pool.start_calls();
         }
-        spawn_local(Rc::clone(&relay).accept_clients(listener));
+        spawn_local(unconstrained(Rc::clone(&relay).accept_clients(listener)));
         report_until(interrupt, &mut received, &mut reporter).await;
         Ok(())
     });
@@ -236,6 +240,7 @@ struct RelayServer {
     allow: Vec<AddressPrefix>,
     inboxes: Vec<Arc<WorkerInbox>>,
     permits: Arc<Semaphore>,
+    reserved: ReservedRoom,
     events: UnboundedSender<RelayEvent>,
 }
 
@@ -250,6 +255,7 @@ impl RelayServer {
             allow: options.allow.clone(),
             inboxes: workers.inboxes.clone(),
             permits: Arc::new(Semaphore::new(options.max_connections as usize)),
+            reserved: ReservedRoom::default(),
             events,
         })
     }
@@ -258,13 +264,13 @@ impl RelayServer {
     /// there is none, those that follow wait until one ends. Callers of a far relay count only once
     /// they have proved themselves.
     async fn accept_clients(self: Rc<Self>, listener: TcpListener) {
-        loop {
+        for accepted in 1_usize.. {
             match listener.accept().await {
                 Ok((stream, client)) => {
                     self.admit_client(stream, canonical_address(client)).await;
                     // Who has lost its place closes its socket before the next one comes.
-                    if matches!(&self.part, RelayPart::OfNearRelays(_, pending) if pending.is_full())
-                    {
+                    let is_full = matches!(&self.part, RelayPart::OfNearRelays(_, pending) if pending.is_full());
+                    if is_full || accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
                         yield_now().await;
                     }
                 }
@@ -325,7 +331,7 @@ impl RelayServer {
         client: SocketAddr,
         mut quotas: ClientQuotas,
     ) -> io::Result<Option<(Sides, ClientQuotas)>> {
-        let connecting = self.connect_sides(onward, stream);
+        let connecting = self.connect_sides(onward, stream, client.ip());
         let Some(sides) = quotas.unless_displaced(connecting).await else {
             self.reject_client(client, DISPLACED);
             return Ok(None);
@@ -378,7 +384,12 @@ impl RelayServer {
     }
 
     /// Returns both sides of the connection of a client.
-    async fn connect_sides(&self, onward: &NextHop, stream: TcpStream) -> io::Result<Sides> {
+    async fn connect_sides(
+        &self,
+        onward: &NextHop,
+        stream: TcpStream,
+        client: IpAddr,
+    ) -> io::Result<Sides> {
         let (to, target, joint) = match onward {
             NextHop::Alone(to) => {
                 let reached = async {
@@ -393,7 +404,7 @@ impl RelayServer {
             }
             NextHop::Near(pool, to) => {
                 let FarConnection { peer, compress, .. } =
-                    unless_reset(&stream, self.request_target(pool, to)).await?;
+                    unless_reset(&stream, self.request_target(pool, client, to)).await?;
                 let (far, tls) = peer.control.into_records()?;
                 let target = RelaySocket::new(far.into_std()?, tls);
                 (to, target, ConnectionRole::Near { compress })
@@ -407,10 +418,11 @@ impl RelayServer {
         })
     }
 
-    /// Asks the far relay for a target.
+    /// Asks the far relay for a target, for a client at this address.
     async fn request_target(
         &self,
         pool: &Rc<FarConnectionPool>,
+        client: IpAddr,
         to: &TargetAddress,
     ) -> io::Result<FarConnection> {
         // Each is asked, so that none says later what is known now.
@@ -418,7 +430,7 @@ impl RelayServer {
         if unanswered.count() > 0 {
             pool.drop_idle();
         }
-        pool.request_target(to).await.map_err(|error| {
+        pool.request_target(client, to).await.map_err(|error| {
             io::Error::other(format!(
                 "the far relay {} cannot be used: {error}",
                 pool.via
@@ -439,14 +451,29 @@ impl RelayServer {
             self.reject_client(client, NO_PLACE);
             return Ok(None);
         };
-        place.mark_proven()?;
-        let quotas = ClientQuotas {
-            _permit: Some(self.connection_permit().await?),
-            ..ClientQuotas::default()
+        let in_reserve = Arc::clone(&self.permits).try_acquire_owned().ok();
+        let waiting = if in_reserve.is_some() {
+            None
+        } else {
+            place.mark_proven()?;
+            Some(place)
         };
-        drop(place);
-        let Some((peer, request, target)) = far.serve_request(peer).await? else {
+        let reserved = self.reserved.add_connection(in_reserve);
+        let mut permit = None;
+        let room = async {
+            permit = match reserved.take_room() {
+                Some(room) => Some(room),
+                None => Some(self.connection_permit().await?),
+            };
+            Ok(())
+        };
+        let Some((peer, request, target)) = far.serve_request(peer, room).await? else {
             return Ok(None);
+        };
+        drop(waiting);
+        let quotas = ClientQuotas {
+            _permit: permit,
+            ..ClientQuotas::default()
         };
         let (near, tls) = peer.control.into_records()?;
         let client = RelaySocket::new(near.into_std()?, tls);

@@ -108,9 +108,11 @@ struct CpuUse {
     system: f64,
     /// `None` if it is not known at both ends of that time.
     throttled: Option<f64>,
-    /// Waits of the program for a processor; `None` if they are not known at both ends of that
-    /// time.
+    /// Waits of all threads of the program for a processor; `None` if they are not known at both
+    /// ends of that time.
     waited: Option<f64>,
+    /// The time in which its busiest thread did not rest; `None` in records without it.
+    awake: Option<f64>,
     /// Of the processor that was busiest.
     core_busy: f64,
     core_user: f64,
@@ -147,6 +149,7 @@ impl CpuUse {
             system: share(|snapshot| snapshot.system),
             throttled: known_share(|snapshot| snapshot.throttled),
             waited: known_share(|snapshot| snapshot.waited),
+            awake: known_share(|snapshot| snapshot.awake),
             core_busy: busiest.map_or(0.0, |core| core.busy),
             core_user: busiest.map_or(0.0, |core| core.user),
             stolen: cores.iter().map(|core| core.stolen).fold(0.0, f64::max),
@@ -159,7 +162,9 @@ impl CpuUse {
     /// that is not known shows nothing.
     ///
     /// A program may have a thread for each of its `streams`: what fills one processor in their sum
-    /// may leave each of them idle, unless a processor is full.
+    /// may leave each of them idle, unless a processor is full. Likewise the waits of several
+    /// threads may be as long together as the whole time while each of them rests between its own:
+    /// one that keeps its own pace on a processor which others fill lacks nothing.
     fn find_limit(&self, streams: u16) -> Option<(UseOfTime, Ratio)> {
         let own = self.user + self.system;
         let full_for_all = FULL_CORE_SHARE * f64::from(streams);
@@ -174,23 +179,24 @@ impl CpuUse {
         let throttled = self
             .throttled
             .filter(|throttled| *throttled >= MIN_THROTTLED_SHARE);
-        // The time in which it did not rest.
-        let awake = self
-            .waited
-            .map(|waited| own + waited)
-            .filter(|awake| *awake >= FULL_CORE_SHARE);
+        let awake_in_all = self.waited.map(|waited| own + waited);
+        let never_rests = self
+            .awake
+            .or(awake_in_all)
+            .is_some_and(|awake| awake >= FULL_CORE_SHARE);
         let found = if let Some(throttled) = throttled {
             (UseOfTime::Stolen, throttled)
         } else if self.stolen >= MIN_STOLEN_SHARE {
             (UseOfTime::Stolen, self.stolen)
         } else if own >= full_for_all || (own >= FULL_CORE_SHARE && is_core_full) {
             (by_kind(self.user, self.system), own)
-        } else if is_core_full && awake.is_some() {
+        } else if is_core_full && never_rests {
             (
                 by_kind(self.core_user, self.core_busy - self.core_user),
                 self.core_busy,
             )
-        } else if let Some(awake) = awake
+        } else if let Some(awake) = awake_in_all
+            && never_rests
             && awake >= full_for_all
             && own >= awake - own
         {
@@ -340,6 +346,7 @@ mod tests {
             system: 0.0,
             throttled: None,
             waited: Some(waited),
+            awake: None,
             core_busy,
             core_user: core_busy,
             stolen: 0.0,
@@ -358,6 +365,29 @@ mod tests {
         assert!(
             limits(spent(0.6, 0.4, 0.5), 1) && !limits(spent(0.6, 0.4, 0.5), 8),
             "nor while they wait"
+        );
+    }
+
+    /// On one processor, a program that kept its pace of 40 Mbit/s counted as out of processor
+    /// time: its thread of the stream ran for 2 % of the time and waited for 69 %, four others
+    /// waited for the rest.
+    #[test]
+    fn waits_of_several_threads_that_rest_are_no_limit_and_those_of_one_that_never_rests_are() {
+        let spent = |awake: Option<f64>| CpuUse {
+            user: 0.03,
+            system: 0.02,
+            throttled: None,
+            waited: Some(0.9),
+            awake,
+            core_busy: 1.0,
+            core_user: 0.9,
+            stolen: 0.0,
+        };
+        assert!(spent(Some(0.72)).find_limit(1).is_none());
+        assert!(spent(Some(0.97)).find_limit(1).is_some());
+        assert!(
+            spent(None).find_limit(1).is_some(),
+            "an earlier record has only the sum"
         );
     }
 }

@@ -3,15 +3,19 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, free_port, load_slot, path, require, wait_for_listener, within};
+use fullpipe_testkit::{Running, load_slot, path, require, within};
+use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create, wait};
+use socket2::SockRef;
 
 use super::hostile::{HONEST, HOSTILE, PROMPT, connect, raise_descriptors, silent_connections};
 use super::hostile_loads::total_limit;
-use super::relay::{Kind, Relays, listener, listening_port, relay_command};
+use super::relay::{Kind, Relays, listener, listening_port};
 
 const MIB: u64 = 1 << 20;
 
@@ -57,8 +61,48 @@ fn send_endlessly(mut served: &TcpStream) -> io::Result<()> {
     }
 }
 
-fn echo(mut served: &TcpStream) -> io::Result<()> {
-    io::copy(&mut { served }, &mut served).map(drop)
+/// Sends what arrives on any connection back on it. One thread serves them all, because thousands
+/// would take the time of the processors. Returns the number of connections so far.
+fn echo_each(listener: TcpListener) -> Arc<AtomicUsize> {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    // A relay opens a connection to its target for each client.
+    SockRef::from(&listener).listen(4096).unwrap();
+    thread::spawn(move || {
+        let epoll = create(CreateFlags::CLOEXEC).unwrap();
+        let watch = |socket: &dyn AsFd, number: usize| {
+            let data = EventData::new_u64(number as u64);
+            add(&epoll, socket.as_fd(), data, EventFlags::IN).unwrap();
+        };
+        watch(&listener, 0);
+        let mut served = Vec::new();
+        let mut events = Vec::with_capacity(64);
+        loop {
+            wait(&epoll, rustix::buffer::spare_capacity(&mut events), None).unwrap();
+            for number in events.drain(..).map(|event| event.data.u64() as usize) {
+                if number == 0 {
+                    served.push(listener.accept().ok().map(|(stream, _)| stream));
+                    watch(served.last().unwrap().as_ref().unwrap(), served.len());
+                    counted.fetch_add(1, Ordering::Relaxed);
+                } else if served[number - 1]
+                    .as_ref()
+                    .is_some_and(|served| echo_once(served).is_err())
+                {
+                    served[number - 1] = None;
+                }
+            }
+        }
+    });
+    count
+}
+
+/// Sends what has arrived back; fails at the end of the connection.
+fn echo_once(mut served: &TcpStream) -> io::Result<()> {
+    let mut bytes = [0; 4096];
+    match served.read(&mut bytes)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        length => served.write_all(&bytes[..length]),
+    }
 }
 
 /// Reads `length` bytes of a new connection through the relay at `port`, and returns how long that
@@ -150,11 +194,10 @@ mod tests_alone {
         raise_descriptors();
         for kind in [Kind::Alone, Kind::Tls] {
             let (target, port) = listener();
-            serve_each(target, echo);
+            echo_each(target);
             let relays = Relays::start(kind, port);
             let usual = longest_of(5, relays.port);
-            // The relay alone, or the far one of a pair. A near one makes a handshake with the far
-            // one for each client.
+            // The relay alone, or the far one of a pair.
             let port = listening_port(relays.processes[0].pid());
             let silent = silent_connections(SocketAddr::from((HONEST, port)), 32, 128);
             assert_eq!(silent.len(), 32 * 128);
@@ -162,30 +205,44 @@ mod tests_alone {
         }
     }
 
+    /// A fresh client waited for a handshake with the far relay for each of those before it.
+    #[test]
+    fn clients_of_a_near_relay_wait_for_few_handshakes_of_silent_ones() {
+        let _path = path();
+        raise_descriptors();
+        let (target, port) = listener();
+        let reached = echo_each(target);
+        let relays = Relays::start(Kind::Tls, port);
+        let usual = longest_of(5, relays.port);
+        let begun = Instant::now();
+        let silent = silent_connections(SocketAddr::from((HONEST, relays.port)), 32, 128);
+        assert_eq!(silent.len(), 32 * 128);
+        let longest = longest_of(20, relays.port);
+        // Some have lost their places.
+        let have_all_reached = || reached.load(Ordering::Relaxed) >= silent.len();
+        assert!(within(Duration::from_mins(2), have_all_reached));
+        let of_all = begun.elapsed();
+        println!("{longest:?}, {usual:?} before, {of_all:?} for all");
+        assert!(
+            longest < (usual + Duration::from_secs(1)).max(of_all / 3),
+            "{longest:?}, {usual:?} before, {of_all:?} for all"
+        );
+    }
+
     #[test]
     fn silent_connections_keep_nobody_out_of_a_relay_with_few_descriptors() {
         // `prlimit` comes with it.
         require!(Unshare);
         let _path = path();
-        let (target, to) = listener();
-        serve_each(target, echo);
-        let port = free_port();
-        let relay = relay_command(port);
-        let mut command = Command::new("prlimit");
-        command
-            .arg("--nofile=256:256")
-            .arg(relay.get_program())
-            .args(relay.get_args());
-        let _relay = Running::start(command.args([
-            "--to",
-            &format!("127.0.0.1:{to}"),
-            "--max-connections",
-            "48",
-        ]));
-        wait_for_listener(port);
-        let usual = longest_of(5, port);
-        let silent = silent_connections(SocketAddr::from((HONEST, port)), 4, 12);
-        assert_eq!(silent.len(), 48);
-        assert_serves_fresh(port, usual);
+        let starter = ["prlimit", "--nofile=256:256"];
+        for kind in [Kind::Alone, Kind::Tls] {
+            let (target, to) = listener();
+            echo_each(target);
+            let relays = Relays::start_with(&starter, &["--max-connections", "44"], kind, to);
+            let usual = longest_of(5, relays.port);
+            let silent = silent_connections(SocketAddr::from((HONEST, relays.port)), 4, 12);
+            assert_eq!(silent.len(), 48);
+            assert_serves_fresh(relays.port, usual);
+        }
     }
 }

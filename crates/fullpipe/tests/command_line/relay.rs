@@ -53,6 +53,23 @@ impl Relays {
         given: [&str; 2],
         path: impl Fn(u16) -> u16,
     ) -> Self {
+        Self::started_by(&[], &[], kind, target, given, path)
+    }
+
+    /// Relays of which another program starts the one that clients call, which has more flags.
+    pub(crate) fn start_with(starter: &[&str], more: &[&str], kind: Kind, target: u16) -> Self {
+        let allowed = format!("127.0.0.1:{target}");
+        Self::started_by(starter, more, kind, target, [KEY, &allowed], |far| far)
+    }
+
+    fn started_by(
+        starter: &[&str],
+        more: &[&str],
+        kind: Kind,
+        target: u16,
+        given: [&str; 2],
+        path: impl Fn(u16) -> u16,
+    ) -> Self {
         let [near_key, allowed] = given;
         let folder = tempfile::tempdir().unwrap();
         let key = |name: &str, key: &str| {
@@ -70,7 +87,7 @@ impl Relays {
         };
         let mut processes = Vec::new();
         if kind == Kind::Alone {
-            processes.push(relay(port, &["--to", &to]));
+            processes.push(relay_by(starter, port, &[&["--to", &to], more].concat()));
         } else {
             processes.push(relay(
                 far,
@@ -78,7 +95,7 @@ impl Relays {
             ));
             let via = format!("127.0.0.1:{}", path(far));
             let near = ["--to", &to, "--via", &via, "--key-file", &near_key];
-            processes.push(relay(port, &[&near, near_flags].concat()));
+            processes.push(relay_by(starter, port, &[&near, near_flags, more].concat()));
         }
         Self {
             port,
@@ -103,13 +120,21 @@ impl Relays {
 }
 
 fn relay(port: u16, more: &[&str]) -> Running {
-    let relay = Running::start(relay_command(port).args(more));
+    relay_by(&[], port, more)
+}
+
+/// A relay that another program starts.
+fn relay_by(starter: &[&str], port: u16, more: &[&str]) -> Running {
+    let relay = relay_command(port);
+    let mut whole = starter.iter().map(AsRef::as_ref).collect::<Vec<_>>();
+    whole.extend([relay.get_program()].into_iter().chain(relay.get_args()));
+    let relay = Running::start(Command::new(whole[0]).args(&whole[1..]).args(more));
     wait_for_listener(port);
     relay
 }
 
 /// A relay that is to listen on this port.
-pub(crate) fn relay_command(port: u16) -> Command {
+fn relay_command(port: u16) -> Command {
     let listen = format!("127.0.0.1:{port}");
     fullpipe(&[
         "relay",

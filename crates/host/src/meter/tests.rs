@@ -170,6 +170,25 @@ fn a_thread_that_ends_takes_nothing_with_it() {
     );
 }
 
+/// Three threads, each of which rests for most of the time, passed for one that never does.
+#[test]
+fn the_time_awake_is_that_of_the_busiest_thread_of_each_interval_and_no_sum() {
+    let tree = tree(&[
+        ("proc/self/task/7/schedstat", "900 500 3\n"),
+        ("proc/self/task/8/schedstat", "100 0 3\n"),
+    ]);
+    let mut meter = meter(&tree);
+    let mut awake = |seventh: &str, eighth: &str| {
+        write(&tree, "proc/self/task/7/schedstat", seventh);
+        write(&tree, "proc/self/task/8/schedstat", eighth);
+        let sample = meter.take_sample(Span::ZERO).unwrap();
+        (sample.waited.unwrap(), sample.awake.unwrap())
+    };
+    let nanos = |waited, awake| (Span::from_nanos(waited), Span::from_nanos(awake));
+    assert_eq!(awake("910 530 4\n", "120 10 4\n"), nanos(40, 40));
+    assert_eq!(awake("910 531 5\n", "160 30 5\n"), nanos(61, 100));
+}
+
 #[test]
 fn threads_that_were_too_many_to_ask_do_not_count_with_all_their_time_later() {
     let tree = tree(&[("proc/self/task/1/schedstat", "900 500 3\n")]);

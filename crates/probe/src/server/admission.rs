@@ -104,7 +104,7 @@ impl ClientRejection {
     }
 }
 
-/// The admission control of a server. Whatever is admitted holds a [`AdmissionPermit`].
+/// The admission control of a server. Whatever is admitted holds an [`AdmissionPermit`].
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: ServerLimits,

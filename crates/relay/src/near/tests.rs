@@ -1,7 +1,10 @@
 use super::*;
+use std::net::Ipv4Addr;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{LocalSet, yield_now};
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 fn pool(via: &str, size: u16) -> (Rc<FarConnectionPool>, UnboundedReceiver<RelayEvent>) {
     let key = SharedKey::from_file_content(b"correct horse battery").unwrap();
@@ -27,7 +30,7 @@ fn asked(compress: bool, abilities: Option<u8>) -> io::Result<(String, bool)> {
         let pool = FarConnectionPool::new(via, key.clone(), None, compress, 0, events);
         let target = "host:22".parse().unwrap();
         let (ready, requests) = tokio::join!(
-            pool.request_target(&target),
+            pool.request_target(CLIENT, &target),
             far(&listener, &key, abilities)
         );
         let text = requests.last().cloned().unwrap_or_default();
@@ -54,7 +57,7 @@ fn connections_that_wait_in_vain_report_each_reason_once() {
 }
 
 #[test]
-fn a_call_that_waits_for_its_turn_is_given_up_once_nobody_has_been_answered() {
+fn a_client_that_waits_for_its_turn_is_given_up_once_nobody_has_been_answered() {
     let pool = pool("192.0.2.1:9", 0).0;
     let (before, limit) = (Instant::now(), Duration::from_millis(20));
     let began = before + limit;
@@ -63,14 +66,32 @@ fn a_call_that_waits_for_its_turn_is_given_up_once_nobody_has_been_answered() {
         .build()
         .unwrap();
     let error = runtime.block_on(async {
-        let _others = pool.calls.acquire_many(CALLS as u32).await.unwrap();
-        pool.call_within(limit).await.err().unwrap()
+        // Others have all calls.
+        pool.coming.set(MAX_CALLS);
+        pool.wait_for_call(CLIENT, limit).await.err().unwrap()
     });
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     pool.answered.set(Some(before));
     assert_eq!(pool.call_deadline(began, limit), began + limit);
     pool.answered.set(Some(began + limit / 2));
     assert_eq!(pool.call_deadline(began, limit), began + limit + limit / 2);
+}
+
+#[test]
+fn calls_that_wait_for_each_other_become_few_and_those_over_a_long_path_remain_many() {
+    let pool = pool("192.0.2.1:9", 0).0;
+    let limit_after = |calls: usize, millis: u64| {
+        for _ in 0..calls {
+            pool.adapt_call_limit(Duration::from_millis(millis));
+        }
+        pool.call_limit.get()
+    };
+    assert_eq!(limit_after(1, 2), MAX_CALLS);
+    assert_eq!(limit_after(30, 250), MIN_CALLS);
+    assert_eq!(limit_after(100, 2), MIN_CALLS + 100, "one more for each");
+    // The path has become longer.
+    assert_eq!(limit_after(1000, 520), MAX_CALLS);
+    assert_eq!(limit_after(1000, 600), MAX_CALLS);
 }
 
 #[test]
@@ -143,7 +164,7 @@ fn windows_of_connections_that_wait_grow_where_the_far_relay_takes_padding() {
             let pool = pool(&via, 1).0;
             let key = pool.key.clone();
             let requests = spawn_local(async move { far(&listener, &key, Some(abilities)).await });
-            pool.fill_pool();
+            pool.start_calls();
             let has_grown = || {
                 pool.idle
                     .borrow()
@@ -152,11 +173,11 @@ fn windows_of_connections_that_wait_grow_where_the_far_relay_takes_padding() {
             };
             while !has_grown() {
                 // As each client that comes meanwhile does.
-                pool.fill_pool();
+                pool.start_calls();
                 yield_now().await;
             }
             assert_eq!((pool.idle.borrow().len(), pool.coming.get()), (1, 0));
-            pool.request_target(&"host:22".parse().unwrap())
+            pool.request_target(CLIENT, &"host:22".parse().unwrap())
                 .await
                 .unwrap();
             assert_eq!(requests.await.unwrap(), expected);

@@ -42,6 +42,7 @@ pub(crate) fn compared() -> ProgramsReport {
         predicted_range: (program == "scp")
             .then_some([BitRate::from_mbps(310), BitRate::from_mbps(640)]),
         predicted_limit: Some(Limit::SendBuffer),
+        predicted_near_limits: Vec::new(),
         goodput: run.goodput.filter(|_| run.is_counted()),
         spread: run
             .is_counted()
