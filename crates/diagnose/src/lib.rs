@@ -10,6 +10,7 @@ mod candidates;
 mod captured;
 mod ceilings;
 mod confidence;
+mod fallen_rate;
 mod figures;
 mod finding;
 mod flow;

@@ -49,6 +49,10 @@ pub enum Cause {
     Shared,
     /// The sending host's own queue or network device.
     HostQueue,
+    /// The path bounds each connection.
+    PerFlowLimit,
+    /// The path lets so much pass at a higher rate, and then no more.
+    Allowance,
     /// Independent loss.
     Random,
     /// A device that discards what exceeds a rate.
@@ -177,6 +181,8 @@ legal_verdicts! {
         Link: Link "link" at Path,
         Shared: Shared "shared" at Path,
         HostQueue: HostQueue "host-queue" at Sender,
+        PerFlowLimit: PerFlowLimit "per-flow-limit" at Path,
+        Allowance: Allowance "allowance" at Path,
     }
     /// Verdicts of loss.
     Loss "loss" LossVerdict {

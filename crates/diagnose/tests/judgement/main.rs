@@ -9,6 +9,7 @@ mod golden;
 mod limits;
 mod losses;
 mod properties;
+mod rates;
 mod receiving;
 mod time_account;
 mod traced;

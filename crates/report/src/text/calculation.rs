@@ -4,9 +4,9 @@ use fullpipe_record::{
     Buffer, Calculation, Change, Combination, Improvement, Inputs, Leg, Limit, Need, Quantity,
     Side, Solved, Value, WhatIf,
 };
-use fullpipe_units::{ByteCount, count_noun};
+use fullpipe_units::{BitRate, ByteCount, count_noun};
 
-use super::prediction::{assumption_notes, ceiling_chart};
+use super::prediction::{assumption_notes, ceiling_chart, chart_above};
 use super::style::{TextStyle, heading_line, paragraph};
 use super::table::ColumnAlignment::{Left, Right};
 use super::table::{TableColumn, TextTable, columns_table, or_dash, pair_table};
@@ -48,7 +48,7 @@ fn equation_answer(solved: &Calculation) -> String {
     });
     let how = match (inputs.buffer, inputs.window, inputs.loss) {
         (Some(buffer), ..) => {
-            format!("A buffer request of {buffer}, which is a window of {window},{each}")
+            format!("A buffer request of {buffer}{each}")
         }
         (None, None, Some(loss)) => {
             format!("A window of {window}, which {loss} loss leaves,{each}")
@@ -75,15 +75,36 @@ fn equation_answer(solved: &Calculation) -> String {
 }
 
 fn between_hosts(solved: &Calculation, style: TextStyle) -> String {
+    let short = short_transfer(solved);
     let mut text = heading_line(style, "What the hosts make of that path")
-        + &ceiling_chart(&solved.prediction, style);
-    for line in [improvement_sentence(solved), transfer_duration(solved)]
+        + &match &short {
+            Some(outcome) => chart_above(outcome, &solved.prediction, style),
+            None => ceiling_chart(&solved.prediction, style),
+        };
+    // What lifts the steady rate is no help to a transfer that ends before.
+    let improvement = improvement_sentence(solved).filter(|_| short.is_none());
+    for line in [improvement, transfer_duration(solved)]
         .into_iter()
         .flatten()
     {
         text += &paragraph(&line, 4);
     }
     text + &assumption_notes(&solved.prediction, style)
+}
+
+/// Returns the outcome of a transfer that ends within its ramp; `None` of any other.
+fn short_transfer(solved: &Calculation) -> Option<String> {
+    let (size, time) = (solved.inputs.size?, solved.time?);
+    let ramp = solved.prediction.ramp;
+    (size < ramp.bytes).then(|| {
+        format!(
+            "{} of payload on average, limited by {}: the transfer ends within its ramp of {} ({} round trips)",
+            BitRate::from_bytes_in(size, time),
+            Limit::CongestionWindow.name(),
+            ramp.duration,
+            ramp.rounds,
+        )
+    })
 }
 
 /// Returns the sentence about the changes that raise the rate, or about why there are none; `None`
