@@ -27,16 +27,76 @@ const fn set(verdicts: &'static [LegalVerdict], would_distinguish: &'static str)
     }
 }
 
-/// Returns every set of a view. A finding of [`LimitFinding::one_of_several`] is in one of its
-/// view.
-const fn sets_of(view: Basis) -> &'static [CandidateSet] {
-    match view {
-        Basis::BothEnds => &[],
-        Basis::Sender => &OF_SENDER,
-        Basis::Receiver => &OF_RECEIVER,
-        Basis::Capture => &OF_CAPTURE,
+/// Returns every set of a view, for a finding that names another verdict of its set or for one that
+/// does not. A finding of [`LimitFinding::one_of_several`] is in one of its view.
+const fn sets_of(view: Basis, names_other: bool) -> &'static [CandidateSet] {
+    match (view, names_other) {
+        (Basis::BothEnds | Basis::Sender, true) => &OF_SENDING_END,
+        (Basis::BothEnds, false) => &[],
+        (Basis::Sender, false) => &OF_SENDER,
+        (Basis::Receiver, _) => &OF_RECEIVER,
+        (Basis::Capture, _) => &OF_CAPTURE,
     }
 }
+
+/// What the figures of the sending end leave open, with those of the receiving end or without.
+const OF_SENDING_END: [CandidateSet; 8] = [
+    set(
+        &[
+            CongestionWindow(CongestionWindowVerdict::Recovering),
+            Loss(LossVerdict::ShallowQueue),
+            Loss(LossVerdict::Policer),
+        ],
+        "a longer transfer (-t 60): whether losses come again, at which window, and behind a queue",
+    ),
+    set(
+        &[
+            CongestionWindow(CongestionWindowVerdict::Recovering),
+            Loss(LossVerdict::Random),
+            Loss(LossVerdict::ShallowQueue),
+        ],
+        "a longer transfer (-t 60): whether losses come again, and at which window",
+    ),
+    set(
+        &[Loss(LossVerdict::Policer), Loss(LossVerdict::ShallowQueue)],
+        "a longer transfer (-t 60): whether losses come again, at which window, and behind a queue",
+    ),
+    set(
+        &[
+            Capacity(CapacityVerdict::Allowance),
+            Capacity(CapacityVerdict::Shared),
+        ],
+        "a second transfer after a rest, which has the higher rate again, and the counters of the device (ethtool -S)",
+    ),
+    set(
+        &[
+            Capacity(CapacityVerdict::PerFlowLimit),
+            Capacity(CapacityVerdict::Shared),
+        ],
+        "transfers of one connection and of twice as many: whether each keeps its rate",
+    ),
+    set(
+        &[
+            Capacity(CapacityVerdict::PerFlowLimit),
+            Loss(LossVerdict::Policer),
+        ],
+        "transfers of one connection and of twice as many: whether each keeps its rate",
+    ),
+    set(
+        &[
+            Capacity(CapacityVerdict::Link),
+            Capacity(CapacityVerdict::PerFlowLimit),
+        ],
+        "a transfer of several connections (-P 4): whether they carry more together",
+    ),
+    set(
+        &[
+            Loss(LossVerdict::Policer),
+            Capacity(CapacityVerdict::PerFlowLimit),
+        ],
+        "a transfer of several connections (-P 4): whether they carry more together",
+    ),
+];
 
 const OF_RECEIVER: [CandidateSet; 14] = [
     set(
@@ -386,7 +446,8 @@ pub(crate) fn find_candidates(
     view: Basis,
     found: &LimitFinding,
 ) -> (Vec<Candidate>, Option<String>) {
-    let sets = || sets_of(view).iter().filter(|_| found.is_one_of_several);
+    let all = sets_of(view, found.other.is_some());
+    let sets = || all.iter().filter(|_| found.is_one_of_several);
     let has_other = |set: &&CandidateSet| {
         found
             .other

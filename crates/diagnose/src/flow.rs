@@ -55,6 +55,11 @@ impl<'a> SenderStream<'a> {
         }
     }
 
+    /// Returns the samples from `at` on.
+    pub(crate) fn samples_from(&self, at: Span) -> &[&'a Sample] {
+        &self.whole[self.whole.partition_point(|sample| sample.at < at)..]
+    }
+
     /// Returns the length of the judged part of this stream.
     pub(crate) fn judged_duration(&self) -> Span {
         let start = self.before.map_or(Span::ZERO, |sample| sample.at);

@@ -12,6 +12,7 @@ mod captured;
 mod ceilings;
 mod confidence;
 mod credit;
+mod fallen_rate;
 mod figures;
 mod finding;
 mod flow;

@@ -14,8 +14,8 @@ use crate::thresholds::{
     MIN_DISPERSION_OF_BURSTS, MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW,
     MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES,
     MIN_SHARE_AT_THE_TOP, ONE_WINDOW_SPREAD, ONE_WINDOW_SPREAD_UNDER_RENO,
-    ROUND_TRIPS_BETWEEN_CUTS, ROUND_TRIPS_TO_GROW, RTT_BEFORE_SHORT_QUEUE_DROPS,
-    SAME_WINDOW_SPREAD,
+    ROUND_TRIPS_AFTER_FIRST_LOSS, ROUND_TRIPS_BETWEEN_CUTS, ROUND_TRIPS_TO_GROW,
+    RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD, SOON_AFTER_FIRST_LOSS,
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show
@@ -26,7 +26,27 @@ pub(crate) fn recovery_count(flow: &SenderStream) -> u64 {
 
 /// Returns the number of recoveries of a stream in its whole life, the ramp included.
 pub(crate) fn episodes_in_all(flow: &SenderStream) -> u64 {
-    recovery_starts(&flow.whole).len() as u64
+    recoveries_of(&flow.whole)
+}
+
+/// Returns the last sample before each recovery of the streams' whole life, but for the first one of
+/// a stream and those soon after it.
+pub(crate) fn before_later_losses<'s>(flows: &[SenderStream<'s>], rtt: Span) -> Vec<&'s Sample> {
+    let soon = SOON_AFTER_FIRST_LOSS.max(rtt * ROUND_TRIPS_AFTER_FIRST_LOSS);
+    let of_flow = |flow: &SenderStream<'s>| -> Vec<&'s Sample> {
+        let all = recovery_starts(&flow.whole);
+        let samples = all.into_iter().map(|before| flow.whole[before]);
+        let mut first = None;
+        samples
+            .filter(|sample| sample.at > *first.get_or_insert(sample.at) + soon)
+            .collect()
+    };
+    flows.iter().flat_map(of_flow).collect()
+}
+
+/// Returns the number of recoveries that begin in these samples of a stream.
+pub(crate) fn recoveries_of(samples: &[&Sample]) -> u64 {
+    recovery_starts(samples).len() as u64
 }
 
 /// Returns true if the losses of every stream came at one and the same size of its congestion
@@ -199,13 +219,18 @@ fn come_as_by_chance(flow: &SenderStream) -> bool {
     let many = apart
         .zip(rtt)
         .is_some_and(|(apart, rtt)| apart >= rtt * MANY_ROUND_TRIPS_BETWEEN_SAMPLES);
-    let lost: Vec<f64> = pairs()
-        .map(|[before, after]| {
-            retransmitted_segments(after).saturating_sub(retransmitted_segments(before)) as f64
-        })
-        .collect();
+    many && loss_dispersion(flow) < MIN_DISPERSION_OF_BURSTS
+}
+
+/// Returns variance ÷ mean of the segments lost between the judged samples of a stream.
+pub(crate) fn loss_dispersion(flow: &SenderStream) -> f64 {
+    let lost_between = |pair: &[JudgedSample]| {
+        let [before, after] = [&pair[0], &pair[1]].map(|one| retransmitted_segments(one.sample));
+        after.saturating_sub(before) as f64
+    };
+    let lost: Vec<f64> = flow.snapshots.windows(2).map(lost_between).collect();
     let mean = lost.iter().sum::<f64>() / lost.len().max(1) as f64;
-    many && relative_deviation(&lost).powi(2) * mean < MIN_DISPERSION_OF_BURSTS
+    relative_deviation(&lost).powi(2) * mean
 }
 
 /// Returns true if a stream loses packets at windows as different as no device makes them that

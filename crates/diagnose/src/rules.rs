@@ -22,6 +22,7 @@ pub(crate) fn find_limit(figures: &SenderSampleFigures, signals: &Signals) -> Li
     }
     let found = mtu::without_progress(figures).unwrap_or_else(|| find_tcp_limit(figures));
     let found = trace_cause(figures, found);
+    let found = capacity::behind_rates(figures, &found).unwrap_or(found);
     match signals.first_possible(std::iter::once(found), |found| held_against(figures, found)) {
         Ok(found) => found,
         Err(lacking) => LimitFinding::unknown_limit(lacking.into_iter().collect()),
@@ -69,8 +70,10 @@ fn of_hosts(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     if !matches!(found.limit_kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
         return Some(found);
     }
-    match capacity::queue_behind_window(figures) {
-        Some(queue) => Some(queue),
+    let behind = capacity::queue_behind_window(figures)
+        .or_else(|| loss::policed_behind_window(figures, found.share));
+    match behind {
+        Some(behind) => Some(behind),
         None => signals
             .first_possible(std::iter::once(found), |found| held_against(figures, found))
             .ok(),
@@ -95,7 +98,7 @@ fn of_path(figures: &SenderSampleFigures) -> Option<LimitFinding> {
         loss::find_loss,
         pacing::below_window,
         pacing::held_in_host,
-        congestion_window::find_growth,
+        congestion_window::find_growth_after_loss,
     ];
     let found = order.into_iter().find_map(|rule| rule(figures, held));
     Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))

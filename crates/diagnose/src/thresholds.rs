@@ -1,6 +1,6 @@
 //! Every threshold of the judgement, in one place, with its unit and its source.
 
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 // Single samples.
 
@@ -85,6 +85,15 @@ pub(crate) const MIN_LOST_AT_ONCE: u64 = 3;
 /// Variance ÷ mean of the losses between samples from which they come many at once: 1 by chance,
 /// and the number of a burst where bursts are rare.
 pub(crate) const MIN_DISPERSION_OF_BURSTS: f64 = 2.0;
+/// Time after the first loss of a stream in which a policer may still take what its bucket let
+/// through (a choice).
+pub(crate) const SOON_AFTER_FIRST_LOSS: Span = Span::from_secs(1);
+/// Round trips of that time, where they are longer.
+pub(crate) const ROUND_TRIPS_AFTER_FIRST_LOSS: u64 = 10;
+/// Variance ÷ mean of the losses between samples from which a policer makes them behind a window
+/// that is full (simulated under BBR: 130 and more of policers, at most 23 where chance loses up to 8
+/// %).
+pub(crate) const MIN_DISPERSION_OF_POLICER: f64 = 50.0;
 /// Round trips between two samples from which several recoveries look like one.
 pub(crate) const MANY_ROUND_TRIPS_BETWEEN_SAMPLES: u64 = 3;
 /// Round trips after a loss in which the window has not yet grown to where a queue overflows.
@@ -307,6 +316,34 @@ pub(crate) const MAX_RTT_WITHOUT_QUEUE_UNDER_BBR: f64 = 1.1;
 /// Largest of BBR's paces ÷ the least where it keeps to the rate of a policer
 /// (`bbr_lt_bw_sampling`); elsewhere it changes them by a quarter up and down in eight round trips.
 pub(crate) const SAME_PACE_FACTOR: f64 = 1.02;
+/// Payload rates that providers grant a connection at most, whatever the machine may send: 5 Gbit/s
+/// between EC2 instances, and 10 Gbit/s within a cluster placement group (Amazon EC2 User Guide,
+/// "Amazon EC2 instance network bandwidth").
+pub(crate) const KNOWN_FLOW_LIMITS: [BitRate; 2] =
+    [BitRate::from_mbps(5000), BitRate::from_mbps(10_000)];
+/// Goodput ÷ such a rate where a connection has all of it: headers take up to 6 % (seen: 4.97 of 5
+/// Gbit/s).
+pub(crate) const AT_KNOWN_FLOW_LIMIT: std::ops::RangeInclusive<f64> = 0.92..=1.01;
+/// Largest difference between the data of connections, as a share of their median, at which each
+/// has a bound of its own.
+pub(crate) const SAME_RATE_OF_FLOWS: f64 = 0.05;
+/// Connections that are policed and carry the same, from which each may have a policer of its own.
+pub(crate) const MIN_POLICED_FLOWS: usize = 3;
+/// Higher ÷ lower rate of a transfer from which an allowance was used up; CUBIC keeps 0.7 of its
+/// window after a loss.
+pub(crate) const FALLEN_RATE_FACTOR: f64 = 1.5;
+/// Shortest time of either rate (a choice: the bucket of a policer lasts for less).
+pub(crate) const MIN_PLATEAU_TIME: Span = Span::from_secs(2);
+/// Length of the steps over which these rates are taken.
+pub(crate) const PLATEAU_STEP: Span = Span::from_millis(250);
+/// Round trips of such a step, where that is longer.
+pub(crate) const PLATEAU_ROUND_TRIPS: u64 = 2;
+/// Share of the steps of the higher rate that have it.
+pub(crate) const MIN_PLATEAU_SHARE: f64 = 0.9;
+/// Upper ÷ lower quartile of the steps of the higher rate at most.
+pub(crate) const MAX_SPREAD_OF_PLATEAU: f64 = 1.25;
+/// Largest rate at the end of the lower one ÷ the rate at its begin; a window that recovers grows.
+pub(crate) const MAX_GROWTH_OF_FALLEN_RATE: f64 = 1.15;
 /// Packets seen to overtake others from which reordering counts.
 pub(crate) const MIN_REORDERED: u64 = 3;
 /// Reordered packets ÷ retransmissions from which packets are late, and not lost (seen: 0.15 on a

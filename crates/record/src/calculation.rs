@@ -268,7 +268,8 @@ pub struct Calculation {
     pub rtt: Span,
     /// Window of each stream: given, or what follows from the buffer, or what loss leaves.
     pub window: ByteCount,
-    /// Streams × window ÷ round trip, and no more than the bandwidth.
+    /// Streams × window ÷ round trip, and no more than the bandwidth; of a buffer request, what the
+    /// prediction makes of it.
     pub rate: BitRate,
     /// Payload of a full segment.
     pub mss: ByteCount,

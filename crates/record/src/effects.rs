@@ -4,6 +4,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Sample;
+
 /// Effects of an emulated path besides its loss, queue, rate and delay. The default is none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -38,6 +40,32 @@ impl Effects {
     /// True if the path does nothing of this.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns a sentence if the path lowers windows of acknowledgements, and none of these samples
+    /// of the sender saw one that was lowered: the field that it edits is smaller than the window,
+    /// by the window scale.
+    pub fn ineffective_clamp(&self, sender_samples: &[Sample]) -> Option<String> {
+        let most = self.edits.iter().find_map(|edit| match edit {
+            Edit::ClampWindow(most) => Some(*most),
+            _ => None,
+        })?;
+        let shift = sender_samples
+            .iter()
+            .find_map(|sample| sample.tcp.snd_wscale)?;
+        let largest = sender_samples
+            .iter()
+            .filter_map(|sample| sample.tcp.snd_wnd)
+            .max()?;
+        let passes = ByteCount::new(most.get() << shift);
+        (shift > 0 && largest < passes).then(|| {
+            format!(
+                "clamp-window={} lowered no window: it edits TCP's field of 16 bits, and the window scale makes {passes} of \
+                 it; clamp-window={} lowers windows to about {most}",
+                most.get(),
+                (most.get() >> shift).max(1),
+            )
+        })
     }
 }
 

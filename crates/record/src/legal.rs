@@ -61,6 +61,10 @@ pub enum Cause {
     HostQueue,
     /// A link that carries data in one direction at a time.
     HalfDuplex,
+    /// The path bounds each connection.
+    PerFlowLimit,
+    /// The path lets so much pass at a higher rate, and then no more.
+    Allowance,
     /// Independent loss.
     Random,
     /// A device that discards what exceeds a rate.
@@ -200,6 +204,8 @@ legal_verdicts! {
         HostQueue: HostQueue "host-queue" at Sender,
         HalfDuplexOfSender: HalfDuplex "half-duplex" at Sender,
         HalfDuplexOfReceiver: HalfDuplex "half-duplex" at Receiver,
+        PerFlowLimit: PerFlowLimit "per-flow-limit" at Path,
+        Allowance: Allowance "allowance" at Path,
     }
     /// Verdicts of loss.
     Loss "loss" LossVerdict {

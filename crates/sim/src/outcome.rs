@@ -16,7 +16,7 @@ use crate::connection::overwrites_options;
 use crate::datagrams::StreamCounts;
 use crate::engine::TransferStage;
 use crate::sampling::{AllStreamTotals, StreamTotal};
-use crate::{CrossTrafficResult, Simulation};
+use crate::{CrossTrafficResult, Simulation, SimulationPlan};
 
 /// The name of a host of which there is none.
 const NAME: &str = "virtual";
@@ -121,6 +121,7 @@ fn finish_measurement(mut simulation: Simulation) -> Measurement {
     let rtt = round_trips(&simulation, &samples[0], times);
     let summary = transfer_summary(&samples[0], &streams, connection.handshake, times);
     let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
+    let warnings = simulation_warnings(plan, &samples[0], rate);
     let [local, remote] = end_reports(&simulation, samples, &streams);
     let measurement = Measurement {
         id: String::new(),
@@ -147,17 +148,18 @@ fn finish_measurement(mut simulation: Simulation) -> Measurement {
         capture: None,
         interrupted: false,
         broken_off,
-        warnings: rate_warnings(rate, plan.request.streams),
+        warnings,
         validity,
     };
     measurement.to_bounded()
 }
 
-fn rate_warnings(rate: BitRate, streams: u16) -> Vec<String> {
+fn simulation_warnings(plan: &SimulationPlan, samples: &[Sample], rate: BitRate) -> Vec<String> {
     let simulated =
         "simulated: no processor, no network card and no queue of a host took part".to_owned();
     std::iter::once(simulated)
-        .chain(host::beyond_hosts(rate, streams))
+        .chain(host::beyond_hosts(rate, plan.request.streams))
+        .chain(plan.path.reverse.effects.ineffective_clamp(samples))
         .collect()
 }
 

@@ -502,6 +502,22 @@ fn a_middlebox_that_lowers_windows_lowers_that_of_the_handshake_too() {
     assert!(free.sending_end().sockets[0].handshake.unwrap().window > Some(most));
 }
 
+#[test]
+fn a_clamp_of_the_field_that_lowers_no_scaled_window_is_a_warning() {
+    let warnings = |most: u64| {
+        measure(with(plan(100, 40, 2), |p| {
+            p.path.reverse.effects.edits = vec![Edit::ClampWindow(ByteCount::new(most))];
+        }))
+        .warnings
+    };
+    let warns = |most| {
+        warnings(most)
+            .iter()
+            .any(|text| text.contains("lowered no window"))
+    };
+    assert!(warns(65_535) && !warns(20), "{:?}", warnings(65_535));
+}
+
 /// Any path that loses, reorders, copies and polices a little.
 fn paths() -> impl Strategy<Value = SimulationPlan> {
     let effects = (0.0..0.03_f64, 0.0..0.01_f64, any::<bool>(), 0_u64..5);

@@ -332,6 +332,10 @@ fn planting(verdict: LegalVerdict) -> Planting {
         ) => Planting::Unplanted(
             "nothing collides on a device that Linux emulates: recorded counters show it",
         ),
+        LegalVerdict::Capacity(CapacityVerdict::PerFlowLimit) => Planting::Unplanted(
+            "an emulated path has one queue for all connections; `independent` bounds each of them",
+        ),
+        LegalVerdict::Capacity(CapacityVerdict::Allowance) => everywhere(used_up_allowance),
         LegalVerdict::Loss(LossVerdict::Random) => Planting::Planted(Grid {
             ways: WAYS,
             controls: CUBIC,
@@ -729,6 +733,18 @@ fn policed(spot: Spot) -> Result<Vec<Case>, FlagError> {
         spot.way.bdp(0.1).get().max(16 << 10)
     );
     // Long enough for the window to grow back to what the policer lets pass.
+    Ok(vec![lasting(spot.over(&police)?, 15)])
+}
+
+/// A policer whose bucket lasts for four seconds of a full link.
+fn used_up_allowance(spot: Spot) -> Result<Vec<Case>, FlagError> {
+    const LASTS: Span = Span::from_secs(4);
+    let saved = spot.way.rate().scale_by(1.0 - LEFT).bytes_in(LASTS);
+    let police = format!(
+        "policer={}k {}",
+        spot.way.rate().scale_by(LEFT).bps() / 1000,
+        saved.get()
+    );
     Ok(vec![lasting(spot.over(&police)?, 15)])
 }
 

@@ -142,6 +142,10 @@ pub(crate) enum Family {
     ClampedMss,
     /// A path that is interrupted so often that most of the time passes in timeouts.
     Stalls,
+    /// A device that holds each connection to a rate of its own.
+    PerFlowLimit,
+    /// A shaper or a policer whose bucket lasts for seconds.
+    Allowance,
 }
 
 /// Rate in bit/s, round-trip time in seconds.

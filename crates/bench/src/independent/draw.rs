@@ -45,8 +45,13 @@ fn families(view: View) -> Vec<Family> {
             Family::ClosedWindow,
             Family::BlackHole,
             Family::BothWays,
+            // The sender alone shows them.
+            Family::PerFlowLimit,
+            Family::Allowance,
         ],
         View::Watched => &[
+            Family::PerFlowLimit,
+            Family::Allowance,
             Family::OfferedRate,
             Family::MaxPace,
             Family::ReceiverQuota,
@@ -83,7 +88,7 @@ pub(crate) fn draw_way(draw: &mut Random, family: Family) -> Way {
             ((5e6, 150e6), 40.0..1500.0)
         }
         // The limit must be reached soon after it has changed.
-        Family::Changing => ((5e6, 200e6), 40.0..600.0),
+        Family::Changing | Family::PerFlowLimit | Family::Allowance => ((5e6, 200e6), 40.0..600.0),
         _ => ((5e6, 900e6), 40.0..2500.0),
     };
     loop {
@@ -128,7 +133,9 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
             | Family::Changing
             | Family::Loopback
     );
-    let streams = if view != View::Watched && may_have_many && draw.chance(0.25) {
+    let streams = if family == Family::PerFlowLimit {
+        draw.pick(&[3, 5, 8])
+    } else if view != View::Watched && may_have_many && draw.chance(0.25) {
         draw.pick(&[2, 3, 5, 8])
     } else {
         1

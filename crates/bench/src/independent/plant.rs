@@ -159,6 +159,8 @@ impl Plan {
             Family::Loopback => self.loopback(draw),
             Family::ClampedMss => self.clamp_segments(draw),
             Family::Stalls => self.stall_path(draw),
+            Family::PerFlowLimit => self.bound_each_flow(),
+            Family::Allowance => self.use_up_allowance(draw),
         };
     }
 
@@ -314,6 +316,51 @@ impl Plan {
         "loss"
     }
 
+    /// A policer of each connection: several of them multiply what one carries.
+    fn bound_each_flow(&mut self) -> &'static str {
+        // Only the stated rate shows that a part of it is none.
+        self.case.states_rate = true;
+        let each = self.left * self.way.rate / 8.0 / f64::from(self.streams);
+        let burst = (each * 0.02).max(20_000.0);
+        let set = "add set ip bench flows { type ipv4_addr . inet_service . inet_service; flags dynamic; }";
+        let rule = format!(
+            "oifname path0 update @flows {{ ip saddr . tcp sport . tcp dport limit rate over {each:.0} bytes/second \
+             burst {burst:.0} bytes }} drop"
+        );
+        let table = format!("nft add table ip bench; nft '{set}'; ");
+        self.script(
+            self.data_router(),
+            table + &filtering("forward", &format!("'{rule}'")),
+        );
+        "capacity/per-flow-limit"
+    }
+
+    /// A bucket that lasts for a few seconds of a full link, of a shaper or of a policer.
+    fn use_up_allowance(&mut self, draw: &mut Random) -> &'static str {
+        let passes = self.left * self.way.rate;
+        let saved = (self.way.rate - passes) / 8.0 * draw.uniform(3.5, 5.0);
+        if draw.chance(0.5) {
+            let shaper = format!(
+                "tc qdisc add dev host0 root tbf rate {passes:.0}bit burst {saved:.0} limit {:.0}",
+                self.way.bytes().max(40_000.0)
+            );
+            // The router behind the bottleneck.
+            let router = if self.downloads {
+                Host::NearRouter
+            } else {
+                Host::FarRouter
+            };
+            self.script(router, shaper);
+        } else {
+            self.filter(
+                self.data_router(),
+                "forward",
+                &policing(passes / 8.0, saved),
+            );
+        }
+        "capacity/allowance"
+    }
+
     fn own_shaper(&mut self) -> &'static str {
         let held = self.left * self.way.rate;
         self.script(self.data_sender(), shaping(held));
@@ -453,7 +500,12 @@ impl Plan {
         } else {
             45.0
         };
-        (self.way.rtt * round_trips).clamp(6.0, 14.0).ceil()
+        let least = if family == Family::Allowance {
+            13.0
+        } else {
+            6.0
+        };
+        (self.way.rtt * round_trips).clamp(least, 14.0).ceil()
     }
 
     fn own_programs(&mut self, seconds: f64) {

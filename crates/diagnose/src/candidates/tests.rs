@@ -3,10 +3,20 @@ use fullpipe_units::Ratio;
 
 #[test]
 fn no_set_has_more_than_three_and_a_finding_has_one_of_a_view() {
-    for view in [Basis::Sender, Basis::Receiver, Basis::Capture] {
-        for (index, set) in sets_of(view).iter().enumerate() {
+    let views = [
+        Basis::BothEnds,
+        Basis::Sender,
+        Basis::Receiver,
+        Basis::Capture,
+    ];
+    for (view, names_other) in views
+        .into_iter()
+        .flat_map(|view| [(view, false), (view, true)])
+    {
+        let sets = sets_of(view, names_other);
+        for (index, set) in sets.iter().enumerate() {
             assert!((2..=3).contains(&set.verdicts.len()));
-            for other in &sets_of(view)[index + 1..] {
+            for other in &sets[index + 1..] {
                 let differs = other
                     .verdicts
                     .iter()
@@ -16,10 +26,9 @@ fn no_set_has_more_than_three_and_a_finding_has_one_of_a_view() {
                     differs || is_other_first,
                     "nothing chooses one of two sets of a view"
                 );
-                // Of the other views the rules choose the set by its first verdict and another
-                // one.
+                // Elsewhere the rules choose the set by its first verdict and another one.
                 assert!(
-                    view != Basis::Sender || is_other_first,
+                    view != Basis::Sender || names_other || is_other_first,
                     "the first verdict alone chooses"
                 );
             }

@@ -1,17 +1,18 @@
 //! A bottleneck that is full, on the path or in the sending host.
 
 use fullpipe_record::{
-    At, CapacityVerdict, Change, CongestionWindowVerdict, Limit, LossVerdict, Remedy, Sample,
-    Scope, TransferProgress,
+    At, CapacityVerdict, Change, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, Remedy,
+    Sample, Scope, TransferProgress,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::advice::RemedyAdvice;
+use crate::fallen_rate::{self, FallenRate};
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
 use crate::flow::SenderStream;
 use crate::limits::loss::loss_window;
-use crate::limits::{LimitFacts, half_duplex, pacing};
+use crate::limits::{LimitFacts, flow_limit, half_duplex, pacing};
 use crate::losses;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
@@ -126,8 +127,12 @@ pub(crate) fn full_bottleneck(figures: &SenderSampleFigures, held: Ratio) -> Opt
 pub(crate) fn rtt_is_inflated(figures: &SenderSampleFigures) -> bool {
     figures
         .rtt
-        .zip(inflated_rtt(figures))
-        .is_some_and(|(rtt, inflated)| rtt > inflated)
+        .is_some_and(|rtt| rtt_is_inflated_over(figures, rtt))
+}
+
+/// Returns true if a round trip of `rtt` shows a standing queue.
+pub(crate) fn rtt_is_inflated_over(figures: &SenderSampleFigures, rtt: Span) -> bool {
+    inflated_rtt(figures).is_some_and(|inflated| rtt > inflated)
 }
 
 /// Returns true if echo requests during the load show a standing queue.
@@ -264,6 +269,33 @@ fn time_at(figures: &SenderSampleFigures, enough: BitRate) -> Ratio {
     share_of_votes(votes).unwrap_or(Ratio::ONE)
 }
 
+/// Finds capacity, loss or a small congestion window that is no limit of the link: the path bounds
+/// each connection, or let more pass at first.
+pub(crate) fn behind_rates(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    let is_of_path = matches!(
+        found.verdict,
+        LegalVerdict::Capacity(CapacityVerdict::Link | CapacityVerdict::Shared)
+            | LegalVerdict::Loss(_)
+            | LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering)
+            | LegalVerdict::Unknown(_)
+    );
+    if !is_of_path || carries_all_as_stated(figures) {
+        return None;
+    }
+    let by_device = matches!(
+        found.verdict,
+        LegalVerdict::Loss(LossVerdict::Policer | LossVerdict::ShallowQueue)
+    );
+    if let Some(fallen) = FallenRate::from_figures(figures, by_device) {
+        let found = LimitFinding::new(CapacityVerdict::Allowance, fallen.share);
+        return Some(found.add_alternative(CapacityVerdict::Shared));
+    }
+    flow_limit::find_flow_limit(figures, found)
+}
+
 /// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP
 /// retransmitted.
 pub(crate) fn behind_at_sender(
@@ -290,6 +322,9 @@ pub(crate) struct FullPipe {
     half_duplex: String,
     /// Payload that the stated bandwidth can carry.
     capacity: Option<BitRate>,
+    streams: u16,
+    /// The rates of an allowance.
+    fallen: Option<FallenRate>,
     shown: Vec<Row>,
 }
 
@@ -301,6 +336,10 @@ impl FullPipe {
             bandwidth: figures.evidence.bandwidth,
             half_duplex: half_duplex::sentence(verdict, figures.evidence, figures.rate),
             capacity: stated_capacity(figures),
+            streams: figures.stream_count(),
+            fallen: (verdict == CapacityVerdict::Allowance)
+                .then(|| FallenRate::from_figures(figures, true))
+                .flatten(),
             shown: text::of_path(figures),
         }
     }
@@ -341,6 +380,16 @@ impl LimitFacts for FullPipe {
                 time_text(self.basics.idle_rtt),
                 time_text(self.basics.rtt),
             ),
+            CapacityVerdict::PerFlowLimit => format!(
+                "The path bounds each connection: each of {} carries {}, and all of them {rate}{}.",
+                self.streams,
+                rate.scale_by(1.0 / f64::from(self.streams)),
+                self.basics.could_carry(),
+            ),
+            CapacityVerdict::Allowance => match &self.fallen {
+                Some(fallen) => fallen.sentence(),
+                None => format!("The path let more pass at first than {rate}, and then no more."),
+            },
         }
     }
 
@@ -354,8 +403,13 @@ impl LimitFacts for FullPipe {
                 .into_iter()
                 .flatten()
                 .collect(),
-            CapacityVerdict::Link
-            | CapacityVerdict::Shared
+            CapacityVerdict::PerFlowLimit | CapacityVerdict::Link => {
+                flow_limit::several_connections(advice)
+                    .into_iter()
+                    .collect()
+            }
+            CapacityVerdict::Shared
+            | CapacityVerdict::Allowance
             | CapacityVerdict::HalfDuplexOfSender
             | CapacityVerdict::HalfDuplexOfReceiver => Vec::new(),
         }
@@ -380,6 +434,14 @@ impl LimitFacts for FullPipe {
             CapacityVerdict::HalfDuplexOfSender | CapacityVerdict::HalfDuplexOfReceiver => {
                 half_duplex::REMEDIES
             }
+            CapacityVerdict::PerFlowLimit => &[ManualRemedy {
+                id: "raise-the-limit-of-a-flow",
+                scope: Scope::Path,
+                at: None,
+                why: "Who runs the path bounds each connection: its documentation says by how much, and where not \
+                      (one placement group, another class of the service).",
+            }],
+            CapacityVerdict::Allowance => fallen_rate::REMEDIES,
             CapacityVerdict::Link => &[ManualRemedy {
                 id: "none",
                 scope: Scope::Path,

@@ -1,13 +1,14 @@
 //! A congestion window that is small, though no loss holds it down now.
 
-use fullpipe_record::{At, CongestionWindowVerdict, Remedy, Scope, TcpInfo};
-use fullpipe_units::{ByteCount, Ratio, SegCount};
+use fullpipe_record::{At, CongestionWindowVerdict, LossVerdict, Remedy, Scope, TcpInfo};
+use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::advice::RemedyAdvice;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
 use crate::flow::SenderStream;
-use crate::limits::{LimitFacts, receive_window};
+use crate::limits::{LimitFacts, loss, receive_window};
+use crate::losses;
 use crate::manual_remedy::ManualRemedy;
 use crate::path::mean_trend;
 use crate::ramp::is_slow_start;
@@ -67,6 +68,24 @@ pub(crate) fn find_growth(figures: &SenderSampleFigures, held: Ratio) -> Option<
         grows.then_some(CongestionWindowVerdict::EarlyExit)
     };
     Some(LimitFinding::new(cause?, held))
+}
+
+/// Finds the same, with what may have taken the packets before: a few losses do not show it. Chance
+/// takes no large part of a burst.
+pub(crate) fn find_growth_after_loss(
+    figures: &SenderSampleFigures,
+    held: Ratio,
+) -> Option<LimitFinding> {
+    let found = find_growth(figures, held)?;
+    if found.verdict != CongestionWindowVerdict::Recovering.into() {
+        return Some(found);
+    }
+    let in_a_burst = losses::began_with_a_burst(&figures.flows, Span::MAX);
+    Some(found.add_alternative(if in_a_burst {
+        LossVerdict::Policer
+    } else {
+        LossVerdict::Random
+    }))
 }
 
 fn in_slow_start(figures: &SenderSampleFigures) -> bool {
@@ -134,7 +153,11 @@ impl LimitFacts for CongestionWindowFacts {
             | CongestionWindowVerdict::Recovering
             | CongestionWindowVerdict::Reordering => advice.bbr_remedy(),
         };
-        [Some(longer_transfer(advice)), bbr]
+        // A short queue may have taken the packets: a pace overflows none.
+        let pace = (self.verdict == CongestionWindowVerdict::Recovering)
+            .then(|| loss::pace_below_the_bottleneck(advice))
+            .flatten();
+        [Some(longer_transfer(advice)), bbr, pace]
             .into_iter()
             .flatten()
             .collect()

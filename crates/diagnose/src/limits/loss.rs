@@ -2,7 +2,7 @@
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Change, LossVerdict, Remedy, Scope};
+use fullpipe_record::{At, Change, LossVerdict, Remedy, Sample, Scope};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::advice::RemedyAdvice;
@@ -20,9 +20,9 @@ use crate::text::{self, BasicFacts, Row, time_text};
 use crate::thresholds::{
     EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, MAX_LATER_LOSS_SHARE,
     MAX_LOSS_OF_PROBES, MAX_RTT_BEFORE_BURST, MAX_RTT_WITHOUT_QUEUE,
-    MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE, MIN_CUTS_WITHOUT_QUEUE, MIN_LOSS_OF_PROBES,
-    MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES, MIN_RECOVERIES_BEFORE, PACE_SHARE,
-    RTT_BEFORE_SHORT_QUEUE, SAME_PACE_FACTOR,
+    MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE, MIN_CUTS_WITHOUT_QUEUE,
+    MIN_DISPERSION_OF_POLICER, MIN_LOSS_OF_PROBES, MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES,
+    MIN_RECOVERIES_BEFORE, PACE_SHARE, RTT_BEFORE_SHORT_QUEUE, SAME_PACE_FACTOR,
 };
 
 /// Finds loss that comes again and again, where the rate is not far below what the congestion
@@ -60,13 +60,20 @@ fn find_policer(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFindi
     let rtt = figures.rtt?;
     let burst = burst_without_queue(figures, rtt)?;
     let goes_on = losses::lost_later(&figures.flows).get();
+    let fill_link = later_losses_fill_link(figures);
     let found = burst.share.get() >= MIN_BURST_SHARE
         && goes_on <= burst.share.get() * MAX_LATER_LOSS_SHARE
         && losses::lossy_round_trips(&figures.flows, rtt) >= MIN_LOSSY_ROUND_TRIPS
         && !lost_at_one_window(figures)
         && !losses::come_at_any_window(&figures.flows)
-        && !losses::follow_a_queue(&figures.flows);
-    found.then(|| LimitFinding::new(LossVerdict::Policer, held))
+        && !losses::follow_a_queue(&figures.flows)
+        && fill_link != Some(true);
+    let policer = LimitFinding::new(LossVerdict::Policer, held);
+    // Slow start alone may overflow a short queue in the same way.
+    found.then(|| match fill_link {
+        Some(_) => policer,
+        None => policer.add_alternative(LossVerdict::ShallowQueue),
+    })
 }
 
 /// Returns the worst burst that met no queue. Where a queue stood before the worst one, the link
@@ -110,8 +117,26 @@ fn policed_under_bbr(figures: &SenderSampleFigures, held: Ratio) -> Option<Limit
         && met_no_queue
         && goes_on
         && less_than_stated
-        && !too_much_for_bbr(figures);
+        && (!too_much_for_bbr(figures) || come_in_large_bursts(figures));
     found.then(|| LimitFinding::new(LossVerdict::Policer, held))
+}
+
+/// Finds a policer behind a window or a buffer that is full under BBR: what it discards again and
+/// again stays there until it has arrived.
+pub(crate) fn policed_behind_window(
+    figures: &SenderSampleFigures,
+    held: Ratio,
+) -> Option<LimitFinding> {
+    let lost = figures.retransmitted_segments()?.segment_share().get();
+    policed_under_bbr(figures, held)
+        .filter(|_| lost >= MIN_LOSS_OF_PROBES && come_in_large_bursts(figures))
+}
+
+/// Returns true if losses come as a policer makes them of large windows: many in some round trips,
+/// and few in others. Chance takes packets evenly.
+fn come_in_large_bursts(figures: &SenderSampleFigures) -> bool {
+    let dispersion = figures.flows.iter().map(losses::loss_dispersion);
+    dispersion.fold(0.0, f64::max) >= MIN_DISPERSION_OF_POLICER
 }
 
 /// Returns the cause of loss: a policer takes many segments at once and lets no queue grow, a queue
@@ -164,6 +189,23 @@ fn queue_before_losses(figures: &SenderSampleFigures) -> bool {
         .zip(losses::usual_rate_before(&figures.flows))
         .is_some_and(|(enough, rate)| rate >= enough);
     fills_link || are_delayed(figures)
+}
+
+/// Returns true if all losses that do not follow the first ones come at the rate of the stated
+/// bandwidth; `None` where there are none. A policer whose bucket is empty takes packets at its own
+/// rate, and a short queue at the link's.
+fn later_losses_fill_link(figures: &SenderSampleFigures) -> Option<bool> {
+    let enough = stated_capacity(figures)
+        .map(|stated| stated.scale_by(FULL_PIPE_SHARE / f64::from(figures.stream_count())));
+    let fills = |sample: &&Sample| {
+        sample
+            .tcp
+            .delivery_rate
+            .zip(enough)
+            .is_some_and(|(rate, enough)| rate >= enough)
+    };
+    let later = losses::before_later_losses(&figures.flows, figures.rtt.unwrap_or_default());
+    (!later.is_empty()).then(|| later.iter().all(fills))
 }
 
 /// Returns true if the packets before losses usually wait on the path.
@@ -372,7 +414,7 @@ fn pace_below_the_policer(advice: &RemedyAdvice) -> Option<Remedy> {
 }
 
 /// `None` where the bottleneck's rate was not stated and does not show.
-fn pace_below_the_bottleneck(advice: &RemedyAdvice) -> Option<Remedy> {
+pub(crate) fn pace_below_the_bottleneck(advice: &RemedyAdvice) -> Option<Remedy> {
     let stated = advice
         .outlook
         .as_ref()

@@ -11,6 +11,7 @@ mod hosts;
 mod limits;
 mod losses;
 mod properties;
+mod rates;
 mod receiving;
 mod time_account;
 mod traced;

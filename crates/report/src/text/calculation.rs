@@ -5,7 +5,7 @@ use fullpipe_record::{
     Solved, Value, WhatIf,
 };
 
-use super::prediction::{assumption_notes, ceiling_chart};
+use super::prediction::{assumption_notes, ceiling_chart, chart_above};
 use crate::prelude::*;
 
 /// A calculation: the equation's answer, what the hosts would make of the path and what lifts that,
@@ -48,7 +48,7 @@ fn equation_answer(solved: &Calculation) -> String {
     let each = each.map_text(|streams| format!(" in each of {streams} streams"));
     let how = match (inputs.buffer, inputs.window, inputs.loss) {
         (Some(buffer), ..) => {
-            format!("A buffer request of {buffer}, which is a window of {window},{each}")
+            format!("A buffer request of {buffer}{each}")
         }
         (None, None, Some(loss)) => {
             format!("A window of {window}, which {loss} loss leaves,{each}")
@@ -75,15 +75,36 @@ fn equation_answer(solved: &Calculation) -> String {
 }
 
 fn between_hosts(solved: &Calculation) -> String {
-    let mut text =
-        heading_line("What the hosts make of that path") + &ceiling_chart(&solved.prediction);
-    for line in [improvement_sentence(solved), transfer_duration(solved)]
+    let short = short_transfer(solved);
+    let mut text = heading_line("What the hosts make of that path")
+        + &match &short {
+            Some(outcome) => chart_above(outcome, &solved.prediction),
+            None => ceiling_chart(&solved.prediction),
+        };
+    // What lifts the steady rate is no help to a transfer that ends before.
+    let improvement = improvement_sentence(solved).filter(|_| short.is_none());
+    for line in [improvement, transfer_duration(solved)]
         .into_iter()
         .flatten()
     {
         text += &paragraph(&line, 4);
     }
     text + &assumption_notes(&solved.prediction)
+}
+
+/// Returns the outcome of a transfer that ends within its ramp; `None` of any other.
+fn short_transfer(solved: &Calculation) -> Option<String> {
+    let (size, time) = (solved.inputs.size?, solved.time?);
+    let ramp = solved.prediction.ramp;
+    (size < ramp.bytes).then(|| {
+        format!(
+            "{} of payload on average, limited by {}: the transfer ends within its ramp of {} ({} round trips)",
+            BitRate::from_bytes_in(size, time),
+            Limit::CongestionWindow.name(),
+            ramp.duration,
+            ramp.rounds,
+        )
+    })
 }
 
 /// Returns the sentence about the changes that raise the rate, or about why there are none; `None`

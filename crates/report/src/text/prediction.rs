@@ -23,8 +23,13 @@ pub fn prediction_text(prediction: &Prediction) -> String {
 
 /// Returns every ceiling as a bar, and the rate that they leave.
 pub(crate) fn ceiling_chart(prediction: &Prediction) -> String {
+    chart_above(&expected_rate(prediction), prediction)
+}
+
+/// Returns every ceiling as a bar, and what follows from them.
+pub(crate) fn chart_above(outcome: &str, prediction: &Prediction) -> String {
     // The arrow takes the place of the first line's indent, so that the text hangs behind it.
-    let rate = bold_paragraph(&expected_rate(prediction), 4).replacen("    ", "  → ", 1);
+    let rate = bold_paragraph(outcome, 4).replacen("    ", "  → ", 1);
     ceiling_rows(prediction) + &rate
 }
 

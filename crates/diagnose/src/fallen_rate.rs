@@ -1,0 +1,176 @@
+//! A rate that falls to a lower one and stays there: an allowance that was used up.
+
+use fullpipe_record::{At, Scope, TransferProgress};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
+
+use crate::figures::SenderSampleFigures;
+use crate::flow::SenderStream;
+use crate::limits::capacity::rtt_is_inflated_over;
+use crate::losses;
+use crate::manual_remedy::ManualRemedy;
+use crate::thresholds::{
+    FALLEN_RATE_FACTOR, MAX_GROWTH_OF_FALLEN_RATE, MAX_SPREAD_OF_PLATEAU, MIN_PLATEAU_SHARE,
+    MIN_PLATEAU_TIME, MIN_RECOVERIES, PLATEAU_ROUND_TRIPS, PLATEAU_STEP, SOON_AFTER_FIRST_LOSS,
+};
+
+/// Two rates of one transfer, the later one clearly lower, and neither of them short.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct FallenRate {
+    /// Time from the begin to the fall.
+    at: Span,
+    /// Data that had passed by then, all streams together.
+    passed: ByteCount,
+    before: BitRate,
+    after: BitRate,
+    /// Share of the transfer's time after the fall.
+    pub(crate) share: Ratio,
+}
+
+/// Rates of a transfer over steps of equal length.
+struct RateSteps {
+    step: Span,
+    rates: Vec<BitRate>,
+}
+
+impl FallenRate {
+    /// Returns the fall of the whole transfer's rate; `None` where there was none, the rate grew
+    /// again, or losses of the sender's own making explain it: nothing waits then. `by_device` says
+    /// that a device makes those losses.
+    pub(crate) fn from_figures(figures: &SenderSampleFigures, by_device: bool) -> Option<Self> {
+        let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
+        let steps = RateSteps::from_progress(&progress, figures.rtt?)?;
+        let [begin, fall] = steps.find_fall()?;
+        let (before, after) = (
+            median_rate(&steps.rates[begin..fall]),
+            median_rate(&steps.rates[fall..]),
+        );
+        let at = steps.step * fall as u64;
+        // After the burst a sender's window grows back to what a device lets pass, and is cut there.
+        if grows(&steps.rates[fall..]) && !(by_device && is_cut_again(figures, at)) {
+            return None;
+        }
+        let end = *progress.snapshot_times().last()?;
+        is_held_low(figures, at, by_device).then(|| Self {
+            at,
+            passed: progress.mean_rate(Span::ZERO, at).bytes_in(at),
+            before,
+            after,
+            share: Ratio::from_quotient(end.saturating_sub(at).as_secs_f64(), end.as_secs_f64()),
+        })
+    }
+
+    pub(crate) fn sentence(&self) -> String {
+        let Self {
+            at,
+            passed,
+            before,
+            after,
+            ..
+        } = self;
+        format!(
+            "An allowance was used up: {passed} passed at {before}, and from {at} on no more than {after}. A provider's \
+             credits do that, or a shaper or policer that saves up for a burst of seconds."
+        )
+    }
+}
+
+/// What helps against an allowance.
+pub(crate) const REMEDIES: &[ManualRemedy] = &[
+    ManualRemedy {
+        id: "larger-allowance",
+        scope: Scope::Path,
+        at: None,
+        why: "The lower rate is what is granted for long: a larger size of the machine or of the contract has a higher \
+              one.",
+    },
+    ManualRemedy {
+        id: "pace-below-the-lower-rate",
+        scope: Scope::Socket,
+        at: Some(At::Sender),
+        why: "Data that need not hurry, paced below the lower rate (--fq-rate, SO_MAX_PACING_RATE), leaves the \
+              allowance to what must, and loses nothing where it ends.",
+    },
+    ManualRemedy {
+        id: "read-the-counters-of-the-device",
+        scope: Scope::Host,
+        at: Some(At::Sender),
+        why: "Where the device counts what exceeds an allowance, it shows it: ethtool -S DEVICE | grep \
+              allowance_exceeded.",
+    },
+];
+
+impl RateSteps {
+    /// `None` of a transfer that is too short for two plateaus.
+    fn from_progress(progress: &TransferProgress, rtt: Span) -> Option<Self> {
+        let step = PLATEAU_STEP.max(rtt * PLATEAU_ROUND_TRIPS);
+        let end = *progress.snapshot_times().last()?;
+        let count = end.as_nanos() / step.as_nanos();
+        let rates: Vec<BitRate> = (0..count)
+            .map(|index| progress.mean_rate(step * index, step * (index + 1)))
+            .collect();
+        let least = step * count >= MIN_PLATEAU_TIME * 2;
+        least.then_some(Self { step, rates })
+    }
+
+    /// Returns the first step at the higher rate, and the first one after it.
+    fn find_fall(&self) -> Option<[usize; 2]> {
+        let mut sorted = self.rates.clone();
+        sorted.sort_unstable();
+        let [low, high] = [1, 9].map(|tenths| sorted[(sorted.len() - 1) * tenths / 10]);
+        let middle = BitRate::from_bps(low.bps().midpoint(high.bps()));
+        let is_high = |rate: &BitRate| *rate >= middle;
+        let begin = self.rates.iter().position(is_high)?;
+        let fall = self.rates.iter().rposition(is_high)? + 1;
+        let highs = self.rates[begin..fall].iter().filter(|rate| is_high(rate));
+        let stays_high = highs.count() as f64 >= (fall - begin) as f64 * MIN_PLATEAU_SHARE;
+        let is_long = |steps: usize| self.step * steps as u64 >= MIN_PLATEAU_TIME;
+        let found = stays_high
+            && is_even(&self.rates[begin..fall])
+            && low > BitRate::ZERO
+            && high >= low.scale_by(FALLEN_RATE_FACTOR)
+            && is_long(fall - begin)
+            && is_long(self.rates.len() - fall);
+        found.then_some([begin, fall])
+    }
+}
+
+/// Returns true if the middle half of the rates are about one.
+fn is_even(rates: &[BitRate]) -> bool {
+    let mut sorted = rates.to_vec();
+    sorted.sort_unstable();
+    let [low, high] = [1, 3].map(|quarters| sorted[(sorted.len() - 1) * quarters / 4]);
+    high <= low.scale_by(MAX_SPREAD_OF_PLATEAU)
+}
+
+/// Returns true if rates grow from the first third to the last: a window recovers.
+fn grows(rates: &[BitRate]) -> bool {
+    let third = rates.len() / 3;
+    median_rate(&rates[rates.len() - third..])
+        > median_rate(&rates[..third]).scale_by(MAX_GROWTH_OF_FALLEN_RATE)
+}
+
+/// Returns true if a stream loses packets again and again, later than soon after `fall`.
+fn is_cut_again(figures: &SenderSampleFigures, fall: Span) -> bool {
+    let later = |flow: &SenderStream| {
+        losses::recoveries_of(flow.samples_from(fall + SOON_AFTER_FIRST_LOSS))
+    };
+    figures
+        .flows
+        .iter()
+        .any(|flow| later(flow) >= MIN_RECOVERIES)
+}
+
+fn median_rate(rates: &[BitRate]) -> BitRate {
+    BitRate::from_bps(median(rates.iter().map(|rate| rate.bps()).collect()).unwrap_or(0))
+}
+
+/// Returns true if the path holds the rate down after `at`: packets wait there, or a device takes
+/// them; or the sender is BBR, which does not slow down for a loss.
+fn is_held_low(figures: &SenderSampleFigures, at: Span, by_device: bool) -> bool {
+    let mut later = figures.flows.iter().map(|flow| flow.samples_from(at));
+    let queue = later.any(|samples| {
+        median(samples.iter().filter_map(|sample| sample.tcp.rtt).collect())
+            .is_some_and(|rtt| rtt_is_inflated_over(figures, rtt))
+    });
+    queue || by_device || figures.is_bbr()
+}

@@ -1,0 +1,126 @@
+//! A bound of each connection, which several of them multiply.
+
+use fullpipe_record::{
+    At, CapacityVerdict, Change, LegalVerdict, Limit, LossVerdict, Remedy, Sample, Scope,
+};
+use fullpipe_units::{BitRate, ByteCount, median};
+
+use crate::advice::RemedyAdvice;
+use crate::figures::SenderSampleFigures;
+use crate::finding::LimitFinding;
+use crate::flow::SenderStream;
+use crate::path::{is_flat, stated_capacity};
+use crate::thresholds::{
+    AT_KNOWN_FLOW_LIMIT, KNOWN_FLOW_LIMITS, MAX_STREAMS, MIN_POLICED_FLOWS, NEXT_SIZE_FACTOR,
+    SAME_RATE_OF_FLOWS, SHARED_PIPE_SHARE,
+};
+
+/// Finds a bound of each connection where several have one and the same rate, and together far less
+/// than the stated bandwidth. A single one at a rate that providers grant a connection may have it.
+pub(crate) fn find_flow_limit(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    let is_policed = found.verdict == LegalVerdict::Loss(LossVerdict::Policer);
+    if figures.stream_count() > 1 {
+        let stated = stated_capacity(figures)?;
+        // Windows that a policer cuts are alike by chance at times.
+        let is_alike = if is_policed {
+            figures.flows.len() >= MIN_POLICED_FLOWS
+        } else {
+            found.limit_kind() != Limit::Loss
+                && figures.flows.iter().all(|flow| is_even(figures, flow))
+        };
+        let other = if is_policed {
+            found.verdict
+        } else {
+            CapacityVerdict::Shared.into()
+        };
+        let is_bound =
+            figures.rate < stated.scale_by(SHARED_PIPE_SHARE) && is_alike && have_one_rate(figures);
+        return is_bound.then(|| {
+            found
+                .as_verdict(CapacityVerdict::PerFlowLimit)
+                .add_alternative(other)
+        });
+    }
+    let may_be = is_policed || found.verdict == LegalVerdict::Capacity(CapacityVerdict::Link);
+    (may_be && is_at_known_limit(figures))
+        .then(|| found.clone().add_alternative(CapacityVerdict::PerFlowLimit))
+}
+
+/// Returns true if each stream carries as much as the others.
+fn have_one_rate(figures: &SenderSampleFigures) -> bool {
+    let carried =
+        |flow: &SenderStream| flow.counter_growth(|tcp| tcp.bytes_acked.map(ByteCount::get));
+    let Some(mut sizes) = figures
+        .flows
+        .iter()
+        .map(carried)
+        .collect::<Option<Vec<u64>>>()
+    else {
+        return false;
+    };
+    sizes.sort_unstable();
+    let (Some(least), Some(most)) = (sizes.first(), sizes.last()) else {
+        return false;
+    };
+    let middle = median(sizes.clone()).unwrap_or(0) as f64;
+    middle > 0.0 && (most - least) as f64 <= middle * SAME_RATE_OF_FLOWS
+}
+
+fn is_even(figures: &SenderSampleFigures, flow: &SenderStream) -> bool {
+    let samples: Vec<&Sample> = flow
+        .snapshots
+        .iter()
+        .map(|snapshot| snapshot.sample)
+        .collect();
+    is_flat(&samples, |sample| sample.tcp.bytes_acked, figures.mss)
+}
+
+/// Returns true if one stream has an even rate that is known as the most of a connection, and
+/// neither the stated bandwidth nor its device is as slow.
+fn is_at_known_limit(figures: &SenderSampleFigures) -> bool {
+    let device = figures.evidence.sender_machine.device.as_ref();
+    let of_device = device.and_then(|device| device.speed);
+    let is_above = |limit: BitRate| {
+        let bound = limit.scale_by(1.0 / SHARED_PIPE_SHARE);
+        let slowest = [of_device, stated_capacity(figures)]
+            .into_iter()
+            .flatten()
+            .min();
+        slowest.is_none_or(|slowest| slowest >= bound)
+    };
+    let reaches = |limit: &BitRate| {
+        AT_KNOWN_FLOW_LIMIT.contains(&figures.rate.relative_to(*limit)) && is_above(*limit)
+    };
+    figures.stream_count() == 1
+        && KNOWN_FLOW_LIMITS.iter().any(reaches)
+        && figures.flows.iter().all(|flow| is_even(figures, flow))
+}
+
+/// Returns as many connections as fill the stated bandwidth at the present rate of each, or several
+/// times as many; `None` where more of them carry no more. Only the test itself shows the gain.
+pub(crate) fn several_connections(advice: &RemedyAdvice) -> Option<Remedy> {
+    let figures = advice.figures;
+    let present = figures.stream_count();
+    if present == 1 && !is_at_known_limit(figures) {
+        return None;
+    }
+    let times = stated_capacity(figures).map_or(NEXT_SIZE_FACTOR as f64, |stated| {
+        stated.relative_to(figures.rate).ceil()
+    });
+    let streams = (f64::from(present) * times).clamp(1.0, f64::from(MAX_STREAMS)) as u16;
+    let why = format!(
+        "Each connection has a bound of its own: {streams} of them carry {streams} times what one does, as far as the \
+         path can."
+    );
+    let changes = vec![Change::Streams(streams)];
+    let id = "parallel-streams";
+    let remedy = advice.build_remedy(id, Scope::Application, At::Sender, changes, why);
+    (streams > present).then_some(Remedy {
+        predicted: None,
+        rtt: None,
+        ..remedy
+    })
+}
