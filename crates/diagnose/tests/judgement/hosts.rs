@@ -459,7 +459,7 @@ fn the_receiving_end_alone_sees_what_its_host_does() {
     );
     assert_eq!(
         named(&alone(lossy, dropped(10))).0,
-        Cause::Random,
+        Cause::ShallowQueue,
         "fewer than losses"
     );
     let half = diagnose(&alone(lossy, link(Some(true), 3_000, 0)));
