@@ -514,7 +514,7 @@ fn the_handshake_shows_a_sender_the_work_of_a_device_on_windows() {
             sample.tcp.snd_wnd = Some(ByteCount::new(21_888));
         })
     };
-    for (name, evidence, expected) in [
+    for (name, evidence, expected) in vec![
         (
             "a small buffer from the first",
             answered(small(), 17_376, None),

@@ -103,7 +103,7 @@ mod tests_alone {
             writer.set_nonblocking(true).unwrap();
             pairs.push((writer.try_clone().unwrap(), listener.accept().unwrap().0));
             let refused = loop {
-                if let Err(error) = writer.write(&[0; 64 << 10]) {
+                if let Err(error) = writer.write(&[0; 16 << 10]) {
                     break error;
                 }
             };
