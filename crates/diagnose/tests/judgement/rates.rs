@@ -70,7 +70,9 @@ fn four(each: [f64; 4]) -> Evidence {
     let mut all = Vec::new();
     for (stream, mbps) in (0..).zip(each) {
         let mut one = samples(10.0, 1, |_| moment(mbps, 40.0));
-        one.iter_mut().for_each(|sample| sample.stream = stream);
+        for sample in &mut one {
+            sample.stream = stream;
+        }
         all.extend(one);
     }
     builder::evidence("cubic", 20, all)
