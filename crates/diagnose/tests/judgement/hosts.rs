@@ -471,6 +471,6 @@ fn the_receiving_end_alone_sees_what_its_host_does() {
     );
     assert_eq!(
         named(&alone(lossy, link(Some(false), 3_000, 0))).0,
-        Cause::Random
+        Cause::ShallowQueue
     );
 }
