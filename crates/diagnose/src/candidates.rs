@@ -213,28 +213,13 @@ const OF_SENDER: [CandidateSet; 7] = [
     ),
 ];
 
-const OF_CAPTURE: [CandidateSet; 28] = [
+const OF_CAPTURE: [CandidateSet; 21] = [
     set(
         &[
             ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
             ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
         ],
         "the SYN as it left one end and reached the other: a capture of the other end",
-    ),
-    set(
-        &[
-            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-            ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-            ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
-        ],
-        "tcp_rmem at the receiver, whether its program sets SO_RCVBUF, and what it leaves unread",
-    ),
-    set(
-        &[
-            ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-        ],
-        "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
     ),
     set(
         &[
@@ -254,14 +239,6 @@ const OF_CAPTURE: [CandidateSet; 28] = [
     ),
     set(
         &[
-            SendBuffer(SendBufferVerdict::SoSndbuf),
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-            Capacity(CapacityVerdict::HostQueue),
-        ],
-        "tcp_wmem at the sender, whether its program sets SO_SNDBUF, and the drops of its device's queue (tc -s qdisc)",
-    ),
-    set(
-        &[
             ApplicationWindow(ApplicationWindowVerdict::SshChannelOfReceiver),
             SendBuffer(SendBufferVerdict::SoSndbuf),
             SenderApplication(SenderApplicationVerdict::Idle),
@@ -275,10 +252,6 @@ const OF_CAPTURE: [CandidateSet; 28] = [
             Pacing(PacingVerdict::Qdisc),
         ],
         "the queueing discipline of the sender's device and its drops, and what its program does",
-    ),
-    set(
-        &[Mtu(MtuVerdict::MssClamped), Capacity(CapacityVerdict::Link)],
-        "the MTU of both hosts' devices, or the SYN as it left one end and reached the other",
     ),
     set(
         &[
@@ -355,14 +328,6 @@ const OF_CAPTURE: [CandidateSet; 28] = [
     ),
     set(
         &[
-            Pacing(PacingVerdict::MaxPacingRate),
-            Pacing(PacingVerdict::Qdisc),
-            SenderApplication(SenderApplicationVerdict::Idle),
-        ],
-        "the queueing discipline of the sender's device, whether its program sets a pace, and what it waits for",
-    ),
-    set(
-        &[
             Capacity(CapacityVerdict::Link),
             Pacing(PacingVerdict::Qdisc),
             Loss(LossVerdict::Policer),
@@ -394,30 +359,6 @@ const OF_CAPTURE: [CandidateSet; 28] = [
     ),
     set(
         &[
-            Loss(LossVerdict::ShallowQueue),
-            Loss(LossVerdict::Policer),
-            Capacity(CapacityVerdict::HostQueue),
-        ],
-        "a capture at the sender",
-    ),
-    set(
-        &[
-            Loss(LossVerdict::Policer),
-            Loss(LossVerdict::ShallowQueue),
-            Capacity(CapacityVerdict::HostQueue),
-        ],
-        "a capture at the sender",
-    ),
-    set(
-        &[
-            SenderApplication(SenderApplicationVerdict::RateLimited),
-            SenderApplication(SenderApplicationVerdict::Idle),
-            Cpu(CpuVerdict::StolenOfSender),
-        ],
-        "what the sending program waits for, and the processor time that it gets",
-    ),
-    set(
-        &[
             SenderApplication(SenderApplicationVerdict::RateLimited),
             Pacing(PacingVerdict::MaxPacingRate),
             Pacing(PacingVerdict::Qdisc),
@@ -430,6 +371,13 @@ const OF_CAPTURE: [CandidateSet; 28] = [
             SenderApplication(SenderApplicationVerdict::Idle),
         ],
         "a capture at the other end",
+    ),
+    set(
+        &[
+            CongestionWindow(CongestionWindowVerdict::RampUp),
+            Loss(LossVerdict::Random),
+        ],
+        "a capture at the sender, which shows what it repeats",
     ),
 ];
 

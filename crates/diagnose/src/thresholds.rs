@@ -676,3 +676,14 @@ pub(crate) const MIN_LEVEL_OF_SLEEPING_WRITER: f64 = 2.0 / 3.0;
 pub(crate) const MIN_FASTER_THAN_PACE: f64 = 0.04;
 /// Packets of a sender that asks for a window again and again.
 pub(crate) const MIN_PROBES: u64 = 2;
+/// Times that a window falls to half of its largest size, from which its reader makes it swing.
+pub(crate) const MIN_WINDOW_SWINGS: usize = 3;
+/// Share of the samples with such a window (measured: 0.1 and more of slow readers, 0.02 of a small
+/// buffer that is read at once).
+pub(crate) const MIN_SHARE_OF_LOW_WINDOW: f64 = 0.1;
+/// Share of the largest window that is usually in flight at most where a reader makes it swing
+/// (measured: 0.44 and more).
+pub(crate) const MIN_USE_OF_SWINGING_WINDOW: f64 = 0.4;
+/// Multiple of the idle round-trip time above which data waits on the path, and not for a shaper of
+/// the sending host.
+pub(crate) const MAX_WAIT_FOR_SHAPER: f64 = 1.5;

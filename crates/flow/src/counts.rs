@@ -41,6 +41,8 @@ pub(crate) struct EndCounts {
     /// True if the snap length cut options of its SYN off, and of any of its segments.
     syn_is_cut: bool,
     options_are_cut: bool,
+    /// True if an option of its SYN was overwritten with padding on the way.
+    syn_is_overwritten: bool,
     /// True once its data was acknowledged.
     had_acknowledgement: bool,
 }
@@ -75,6 +77,7 @@ impl EndCounts {
         self.window_scale = packet.window_scale;
         self.sack_permitted = packet.sack_permitted;
         self.syn_is_cut = packet.sack == SackReport::Cut;
+        self.syn_is_overwritten = packet.sack == SackReport::Overwritten;
     }
 
     /// Counts a byte that a probe of a closed window carried, and that was acknowledged.
@@ -139,6 +142,12 @@ impl EndCounts {
     /// captured, or the snap length may have cut the option off.
     pub(crate) fn syn_offers(&self, offers: bool) -> Option<bool> {
         (offers || self.syns > 0 && !self.syn_is_cut).then_some(offers)
+    }
+
+    /// Returns true if a device took the offer to scale windows out of its SYN and left padding
+    /// there.
+    pub(crate) fn is_scale_overwritten(&self) -> bool {
+        self.syn_is_overwritten && self.window_scale.is_none()
     }
 
     /// Returns true if it may use SACK, as its SYN or blocks show.

@@ -486,6 +486,12 @@ impl EndState {
         self.counts.syn_offers(self.counts.window_scale().is_some())
     }
 
+    /// Returns true if a device took the offer to scale windows out of its SYN and left padding
+    /// there.
+    pub(crate) fn is_scale_overwritten(&self) -> bool {
+        self.counts.is_scale_overwritten()
+    }
+
     /// Returns the shift of the windows that it advertises to `other`, as the SYNs show it: none
     /// unless both offer one (RFC 7323, 2.2).
     pub(crate) fn syn_scale(&self, other: &Self) -> WindowScale {

@@ -1,7 +1,8 @@
 //! Connections as evidence, which a verdict may rest on.
 
 use fullpipe_record::{
-    At, CaptureEvidence, CapturePoint, Evidence, Framing, Machine, Request, Sample, find_steady,
+    At, CaptureEvidence, CapturePoint, Evidence, Framing, Machine, Request, Sample, WindowEdit,
+    find_steady,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, Time};
 
@@ -55,7 +56,8 @@ pub(crate) fn transfer_evidence(flows: &[&FlowState], ports: [u16; 2]) -> Option
             .iter()
             .all(|flow| flow.sender_data().is_some_and(SentData::has_echoes));
     let mut samples = sender_samples(flows, by_echo);
-    let silent_after = cut_silent_end(&mut samples);
+    let is_done = flows.iter().all(|flow| is_all_acknowledged(flow));
+    let silent_after = cut_silent_end(&mut samples, is_done);
     let idle_rtt = flows.iter().filter_map(|flow| flow.handshake_time()).min();
     let ended = last_time(&samples);
     let capture = CaptureEvidence {
@@ -138,7 +140,11 @@ fn capture_evidence(
         acknowledgements: sending.acknowledgements.most_frequent_rate(),
         beyond: None,
         partial: sending.partial_segment_share(),
-        quiet: sending.quiet_rounds(by_echo, largest.missing_rtt(by_echo).unwrap_or_default()),
+        quiet: sending.quiet_rounds(
+            by_echo,
+            largest.missing_rtt(by_echo).unwrap_or_default(),
+            largest.handshake_time(),
+        ),
         lost_before: flows
             .iter()
             .filter_map(|flow| flow.sender_data())
@@ -160,7 +166,8 @@ fn capture_evidence(
         sender_opened: largest.sender_index() == 0,
         sender_offers_scale: end.offers_scale(),
         receiver_offers_scale: other.offers_scale(),
-        window_edit: None,
+        window_edit: (end.is_scale_overwritten() || other.is_scale_overwritten())
+            .then_some(WindowEdit::ScaleStripped),
         clamped_mss: None,
     }
 }
@@ -174,13 +181,20 @@ fn last_time(samples: &[Sample]) -> Span {
         .unwrap_or_default()
 }
 
-/// Removes the samples after all data had been acknowledged, and returns the time that they took.
-/// What a connection does after its data, such as asking whether the other end is there, is no part
-/// of the transfer.
-fn cut_silent_end(samples: &mut Vec<Sample>) -> Span {
+/// Returns true if all data of a sender was acknowledged where it was captured, though it may have
+/// sent nothing since that echoes this.
+fn is_all_acknowledged(flow: &FlowState) -> bool {
+    flow.sender_data()
+        .is_some_and(|sending| sending.course.now.here.flight == 0)
+}
+
+/// Removes the samples after all data had been acknowledged, as it was at last if `is_done`, and
+/// returns the time that they took. What a connection does after its data, such as asking whether
+/// the other end is there, is no part of the transfer.
+fn cut_silent_end(samples: &mut Vec<Sample>, is_done: bool) -> Span {
     let streams = samples.chunk_by(|one, next| one.stream == next.stream);
     let ends: Vec<Sample> = streams.filter_map(<[_]>::last).cloned().collect();
-    if ends.iter().any(may_go_on) {
+    if !is_done || ends.iter().any(may_go_on) {
         return Span::ZERO;
     }
     let before = last_time(samples);
@@ -191,12 +205,10 @@ fn cut_silent_end(samples: &mut Vec<Sample>) -> Span {
     before.saturating_sub(last_time(samples))
 }
 
-/// Returns true if a sender may have more to send after its `last` sample: where data is on the
-/// way, and where its window was closed at last.
+/// Returns true if a sender that was acknowledged everything may have more to send after its `last`
+/// sample: where its window was closed at last.
 fn may_go_on(last: &Sample) -> bool {
-    last.tcp.bytes_acked.is_none()
-        || last.outstanding_bytes() != Some(ByteCount::ZERO)
-        || last.tcp.snd_wnd == Some(ByteCount::ZERO)
+    last.tcp.bytes_acked.is_none() || last.tcp.snd_wnd == Some(ByteCount::ZERO)
 }
 
 /// Returns true if everything of a stream had moved by `sample`, of which `ends` has the last one.

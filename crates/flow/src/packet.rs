@@ -70,6 +70,8 @@ pub(crate) enum SackReport {
     Absent,
     /// The snap length cut options off, and with them any blocks.
     Cut,
+    /// There are none in this SYN, of which an option was overwritten with padding on the way.
+    Overwritten,
     /// They report data that arrived for the first time.
     New,
     /// The first reports data that had arrived before (DSACK).
@@ -176,10 +178,10 @@ fn is_up_to(position: u32, end: u32) -> bool {
 fn to_sack(segment: &CapturedSegment) -> SackReport {
     let options = &segment.options;
     if options.sack_blocks == 0 {
-        return if options.cut {
-            SackReport::Cut
-        } else {
-            SackReport::Absent
+        return match () {
+            () if options.cut => SackReport::Cut,
+            () if options.blanked => SackReport::Overwritten,
+            () => SackReport::Absent,
         };
     }
     let [first, second, ..] = options.sack;

@@ -11,6 +11,10 @@ const MAX_ROUNDS: usize = 1024;
 const FREE_SHARE: f64 = 0.1;
 const MIN_FREE: Span = Span::from_micros(300);
 
+/// Multiple of the time of the handshake from which the least round trip of data met a queue: small
+/// packets are sooner on the line, but not by so much.
+const QUEUED: f64 = 1.5;
+
 /// Growth of what is in flight in a round trip, from which a sender is still ramping up.
 const GROWTH: f64 = 1.25;
 
@@ -113,8 +117,8 @@ impl RoundTripHistory {
     }
 
     /// Returns the round trips since the last loss; `None` without any. `rest` is the part of each
-    /// on the other side of the capture.
-    pub(crate) fn quiet_rounds(&self, rest: Span) -> Option<QuietRounds> {
+    /// on the other side of the capture, and `handshake` the time that the handshake took.
+    pub(crate) fn quiet_rounds(&self, rest: Span, handshake: Option<Span>) -> Option<QuietRounds> {
         let since = self
             .all
             .iter()
@@ -129,6 +133,10 @@ impl RoundTripHistory {
                 .map_or(0.0, |bytes| *bytes as f64)
         });
         let least = self.all.iter().filter_map(|round| round.least_rtt).min()?;
+        // A queue that others fill stands from the first data on.
+        let least = handshake
+            .filter(|idle| least + rest > idle.scale_by(QUEUED))
+            .map_or(least, |idle| idle.saturating_sub(rest));
         let limit = least + (least + rest).scale_by(FREE_SHARE).max(MIN_FREE);
         let measured: Vec<Span> = self.all[self.all.len() / 2..]
             .iter()
@@ -182,7 +190,7 @@ mod tests {
     #[test]
     fn a_level_shows_since_the_last_loss_though_each_round_trip_swings() {
         let quiet = rounds(200, |_| 100_000, |round| round < 50)
-            .quiet_rounds(Span::ZERO)
+            .quiet_rounds(Span::ZERO, None)
             .unwrap();
         assert!((quiet.share.get() - 0.75).abs() < 0.02, "{quiet:?}");
         assert!(
@@ -191,7 +199,7 @@ mod tests {
         );
         assert!(quiet.of_most.unwrap().get() > 0.99, "{quiet:?}");
         let swings = rounds(200, |round| 50_000 + 1_000 * (round % 50), |_| false)
-            .quiet_rounds(Span::ZERO)
+            .quiet_rounds(Span::ZERO, None)
             .unwrap();
         assert!(
             swings.level.get() < 0.65 && (swings.share.get() - 1.0).abs() < 1e-9,
@@ -206,7 +214,7 @@ mod tests {
             |round| if round < 50 { 160_000 } else { 100_000 },
             |round| round == 50,
         );
-        let quiet = quiet.quiet_rounds(Span::ZERO).unwrap();
+        let quiet = quiet.quiet_rounds(Span::ZERO, None).unwrap();
         assert!(
             (quiet.of_most.unwrap().get() - 0.625).abs() < 0.01 && quiet.level.get() > 0.99,
             "{quiet:?}"
@@ -216,7 +224,7 @@ mod tests {
     #[test]
     fn few_round_trips_that_double_grow() {
         let quiet = rounds(8, |round| 14_480 << round, |_| false)
-            .quiet_rounds(Span::ZERO)
+            .quiet_rounds(Span::ZERO, None)
             .unwrap();
         assert!(quiet.growing.get() > 0.9, "{quiet:?}");
     }
@@ -225,7 +233,7 @@ mod tests {
     fn many_round_trips_take_no_more_memory_and_a_loss_in_one_left_out_counts() {
         let long = rounds(20_000, |_| 100_000, |round| round == 10_001);
         assert!(long.all.len() <= MAX_ROUNDS && long.all.capacity() <= MAX_ROUNDS * 2);
-        let share = long.quiet_rounds(Span::ZERO).unwrap().share.get();
+        let share = long.quiet_rounds(Span::ZERO, None).unwrap().share.get();
         assert!((share - 0.5).abs() < 0.01, "{share}");
     }
 }

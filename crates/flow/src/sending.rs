@@ -532,9 +532,14 @@ impl SentData {
     }
 
     /// Returns the sender's round trips since the last loss. `rest` is the part of each on the
-    /// other side of the capture.
-    pub(crate) fn quiet_rounds(&self, by_echo: bool, rest: Span) -> Option<QuietRounds> {
-        self.rounds[usize::from(by_echo)].quiet_rounds(rest)
+    /// other side of the capture, and `handshake` the time that the handshake took.
+    pub(crate) fn quiet_rounds(
+        &self,
+        by_echo: bool,
+        rest: Span,
+        handshake: Option<Span>,
+    ) -> Option<QuietRounds> {
+        self.rounds[usize::from(by_echo)].quiet_rounds(rest, handshake)
     }
 
     /// Returns the mean size of its trains of segments.

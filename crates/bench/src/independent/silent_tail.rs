@@ -42,11 +42,11 @@ struct KeptPacket {
 }
 
 /// Returns a capture of raw IPv4 with keepalives of the sender behind its last packet, each with
-/// its answer.
+/// its answer. What was on the way at last is acknowledged a round trip later, of `rtt`.
 ///
 /// # Errors
 /// Fails if the capture cannot be read.
-pub(crate) fn append_keepalives(file: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn append_keepalives(file: &[u8], rtt: Span) -> io::Result<Vec<u8>> {
     let mut extended = file.to_vec();
     let mut packets =
         PacketFile::new(Cursor::new(file.to_vec()), "capture").map_err(io::Error::other)?;
@@ -73,6 +73,12 @@ pub(crate) fn append_keepalives(file: &[u8]) -> io::Result<Vec<u8>> {
         return Ok(extended);
     };
     let next = data.segment.sequence.wrapping_add(data.segment.payload);
+    extended.extend(record_of(
+        &answer,
+        last + rtt,
+        answer.segment.sequence,
+        next,
+    ));
     for number in 1..=KEEPALIVES {
         let at = last + INTERVAL * number;
         extended.extend(record_of(
@@ -136,7 +142,7 @@ mod tests {
             file.extend(pcap_record(at, bytes.len() as u32, bytes.len() as u32));
             file.extend(bytes);
         }
-        let extended = append_keepalives(&file).unwrap();
+        let extended = append_keepalives(&file, Span::from_millis(40)).unwrap();
         let mut packets = PacketFile::new(Cursor::new(extended), "extended").unwrap();
         let mut seen = Vec::new();
         while let Some(packet) = packets.next_packet().unwrap() {
@@ -153,8 +159,9 @@ mod tests {
                 segment.acknowledgement,
             ));
         }
-        assert_eq!(seen.len(), 2 + 2 * KEEPALIVES as usize);
-        assert_eq!(seen[2..4], [(10_040, 4000, 1099, 1), (10_080, 80, 1, 1100)]);
+        assert_eq!(seen.len(), 3 + 2 * KEEPALIVES as usize);
+        let keepalive = [(10_040, 4000, 1099, 1), (10_080, 80, 1, 1100)];
+        assert_eq!((seen[2], &seen[3..5]), ((80, 80, 1, 1100), &keepalive[..]));
     }
 
     #[test]

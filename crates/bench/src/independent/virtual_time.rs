@@ -436,7 +436,7 @@ impl VirtualCase {
             std::fs::write(
                 path,
                 if self.has_silent_tail {
-                    append_keepalives(&file)?
+                    append_keepalives(&file, self.plan.path.rtt())?
                 } else {
                     file
                 },

@@ -6,17 +6,15 @@ use fullpipe_record::{At, CaptureEvidence};
 use crate::ceilings::held_against;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
-use crate::limits::{capacity, congestion_window, mtu};
-use crate::signals::Signals;
+use crate::limits::{capacity, mtu};
+use crate::signals::{CaptureView, Signals};
 
 pub(crate) use sentence::{capture_rows, captured_sentence};
-use view::CaptureView;
 
 mod path;
 mod sender;
 mod sentence;
 mod silence;
-mod view;
 mod window;
 
 /// Returns the limit that a capture shows.
@@ -38,6 +36,8 @@ pub(crate) fn find_limit(
     }
     let whole = [mtu::without_progress, capacity::full_as_stated];
     let order = [
+        CaptureView::ended_early,
+        CaptureView::swinging_window,
         CaptureView::below_a_segment,
         CaptureView::closed_on_the_way,
         CaptureView::ramp_up,
@@ -56,9 +56,6 @@ pub(crate) fn find_limit(
         CaptureView::find_window_growth,
         CaptureView::of_sender,
     ];
-    let ended_early = |view: &CaptureView| {
-        congestion_window::ended_early(view.figures).filter(|_| !view.program_waits())
-    };
     let found = [
         CaptureView::unscaled_at_sender,
         CaptureView::hardly_anything,
@@ -67,13 +64,11 @@ pub(crate) fn find_limit(
     .filter_map(|rule| rule(&view));
     let found = found
         .chain(whole.into_iter().filter_map(|rule| rule(figures)))
-        .chain(std::iter::once_with(|| ended_early(&view)).flatten())
         .chain(order.into_iter().filter_map(|rule| rule(&view)));
     let found = signals
         .first_possible(found, |found| held_against(figures, found))
         .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(SENDER)]));
-    // The host itself may have asked for small segments.
-    mtu::find_cause(figures, &found).map_or(found, LimitFinding::one_of_several)
+    mtu::find_cause(figures, &found).unwrap_or(found)
 }
 
 /// Figures that only the sender has.

@@ -6,17 +6,17 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio};
 
-use super::view::CaptureView;
 use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
 use crate::flow::SenderStream;
 use crate::limits::{capacity, congestion_window, loss, receiver_application};
 use crate::losses;
 use crate::path::{mean_trend, stated_capacity};
+use crate::signals::CaptureView;
 use crate::thresholds::{
     FULL_PIPE_SHARE_UNDER_BBR, FULL_USE_OF_PATH, GROWING_SHARE, INFLATED_RTT_FACTOR,
-    MANY_LOSSY_ROUND_TRIPS, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_SHARE_OF_BURSTS,
-    MIN_WINDOW_USE, REGROWN_WINDOW_FACTOR, SHARED_PIPE_SHARE,
+    MANY_LOSSY_ROUND_TRIPS, MAX_WAIT_FOR_SHAPER, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
+    MIN_SHARE_OF_BURSTS, MIN_WINDOW_USE, REGROWN_WINDOW_FACTOR, SHARED_PIPE_SHARE,
 };
 
 impl CaptureView<'_> {
@@ -26,7 +26,26 @@ impl CaptureView<'_> {
     pub(super) fn ramp_up(&self) -> Option<LimitFinding> {
         let quiet = self.capture.quiet?;
         let found = quiet.growing.get() >= GROWING_SHARE && !self.program_waits();
-        found.then(|| LimitFinding::new(CongestionWindowVerdict::RampUp, quiet.growing))
+        found.then(|| self.with_stall(quiet.growing))
+    }
+
+    /// Finds a transfer that ended before its congestion window had grown, and whose program did
+    /// not wait.
+    pub(super) fn ended_early(&self) -> Option<LimitFinding> {
+        let found =
+            congestion_window::ended_early(self.figures).filter(|_| !self.program_waits())?;
+        Some(self.with_stall(found.share))
+    }
+
+    /// Returns the verdict on a transfer that ended while it sped up; as one of several where it may
+    /// have lost all that its sender repeats, of which nothing comes here.
+    fn with_stall(&self, share: Ratio) -> LimitFinding {
+        let found = LimitFinding::new(CongestionWindowVerdict::RampUp, share);
+        if self.capture.closed || self.is_at_sender() {
+            found
+        } else {
+            found.one_of_several()
+        }
     }
 
     /// Finds a device that discards what exceeds a rate, and a sender that has learnt it: much was
@@ -44,12 +63,7 @@ impl CaptureView<'_> {
             && !self.lost_on_path()
             && !self.waits_on_path()
             && !self.queue_stands();
-        let found = found.then(|| LimitFinding::new(LossVerdict::Policer, Ratio::ONE))?;
-        Some(if self.is_at_sender() {
-            found
-        } else {
-            found.one_of_several()
-        })
+        found.then(|| LimitFinding::new(LossVerdict::Policer, Ratio::ONE))
     }
 
     /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it
@@ -78,12 +92,7 @@ impl CaptureView<'_> {
             && stands.get() < MIN_LIMIT_SHARE
             && self.figures.rate >= rate_of_queue.scale_by(FULL_USE_OF_PATH);
         let found = found.then(|| LimitFinding::new(CapacityVerdict::Link, Ratio::ONE))?;
-        let found = capacity::behind_on_path(self.figures, &found).unwrap_or(found);
-        Some(if self.is_at_sender() {
-            found
-        } else {
-            found.one_of_several()
-        })
+        Some(self.with_shaper(capacity::behind_on_path(self.figures, &found).unwrap_or(found)))
     }
 
     /// Finds a receiver that answers late: with two captures, round trips take clearly longer for
@@ -100,9 +109,7 @@ impl CaptureView<'_> {
             }
             None => self.uses_window() && receiver_application::reads_slowly(self.figures),
         };
-        is_late.then(|| {
-            LimitFinding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE).one_of_several()
-        })
+        is_late.then(|| LimitFinding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE))
     }
 
     /// Returns true if much of the window is in use.
@@ -169,16 +176,31 @@ impl CaptureView<'_> {
                 return idle;
             }
         }
-        let may_be_another = match found.limit_kind() {
-            Limit::Capacity => true,
-            Limit::Loss => found.verdict != LossVerdict::Random.into() || self.sees_no_queue(),
-            _ => false,
+        let may_be_queue = found.verdict == LossVerdict::Random.into() && self.sees_no_queue();
+        Some(if may_be_queue {
+            found.one_of_several()
+        } else {
+            self.with_shaper(found)
+        })
+    }
+
+    /// Returns `found` as one of several if it is a full link whose queue stays short without a
+    /// loss, as in the sending host, which lets hardly any of a connection wait for a shaper of its
+    /// own (`tcp_small_queue_check`).
+    fn with_shaper(&self, found: LimitFinding) -> LimitFinding {
+        let is_short = || {
+            let most = self.figures.idle_rtt?.scale_by(MAX_WAIT_FOR_SHAPER);
+            Some(self.figures.rtt? <= most)
         };
-        Some(if may_be_another && !self.is_at_sender() {
+        let may_be = found.limit_kind() == Limit::Capacity
+            && !self.is_at_sender()
+            && !self.ever_lost_on_path()
+            && is_short() != Some(false);
+        if may_be {
             found.one_of_several()
         } else {
             found
-        })
+        }
     }
 
     /// Finds a congestion window that grows, or stays below what was in flight before a loss.

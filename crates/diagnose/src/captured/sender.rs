@@ -6,8 +6,8 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use super::view::CaptureView;
 use crate::finding::LimitFinding;
+use crate::signals::CaptureView;
 use crate::thresholds::{
     CLOCKED_SHARE, FEW_ENDS_OF_WRITES, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE,
     IDLE_OF_WAITING_PROGRAM, IDLE_SHARE_OF_PATH, LONG_QUIET_SHARE, MAX_PACE_FACTOR,
@@ -30,8 +30,15 @@ impl CaptureView<'_> {
 
     fn idle_from(&self, share: f64) -> Option<LimitFinding> {
         let idle = self.capture.idle;
-        (idle.get() >= share)
-            .then(|| LimitFinding::new(SenderApplicationVerdict::Idle, idle).one_of_several())
+        let found = LimitFinding::new(SenderApplicationVerdict::Idle, idle);
+        (idle.get() >= share).then(|| {
+            if self.program_waits() {
+                // A processor that is hardly ever free makes it wait as long.
+                found.one_of_several()
+            } else {
+                found
+            }
+        })
     }
 
     /// Finds a sender that leaves its path idle at times, and sends at times of its own at others.
@@ -81,12 +88,19 @@ impl CaptureView<'_> {
         }
         let program = LimitFinding::new(SenderApplicationVerdict::RateLimited, held);
         if self.capture.partial.get() >= MIN_PARTIAL_SHARE || self.writes_show() {
-            return Some(program.one_of_several());
+            return Some(program);
         }
         // A pace lets no more be in flight at any time unless a round trip takes longer, and a
         // program that catches up with its rate does.
         if self.was_fuller() && !self.ever_lost_on_path() && !self.waits_on_path() {
-            return Some(program.add_alternative(PacingVerdict::MaxPacingRate));
+            // A program was faster then, and its host's queue no more than that of a bucket.
+            let most = self.figures.rate.scale_by(MAX_PACE_FACTOR);
+            let was_faster = self.capture.sustained.is_some_and(|rate| rate > most);
+            return Some(if was_faster {
+                program
+            } else {
+                program.add_alternative(PacingVerdict::MaxPacingRate)
+            });
         }
         if self.sees_no_queue() {
             return Some(if self.leaves_room_on_path() {
@@ -100,7 +114,7 @@ impl CaptureView<'_> {
         let is_long = |quiet: QuietRounds| quiet.share.get() >= LONG_QUIET_SHARE;
         let stands_still = || self.is_level() && self.capture.quiet.is_some_and(is_long);
         let is_own = (!self.lost_on_path() || stands_still()) && !self.waits_on_path();
-        is_own.then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, held).one_of_several())
+        is_own.then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, held))
     }
 
     /// Returns true if the sender is faster at times than what seems its pace, though always as
@@ -115,9 +129,11 @@ impl CaptureView<'_> {
             .capture
             .faster
             .is_some_and(|share| share.get() >= MIN_FASTER_THAN_PACE);
+        // Elsewhere the bottleneck spaces the segments of a train.
+        let is_seen = self.is_at_sender() || self.trains_answered().is_none();
         self.is_level()
             && !self.was_fuller()
-            && (exceeds || self.capture.departures.is_some_and(is_faster))
+            && (exceeds || is_seen && self.capture.departures.is_some_and(is_faster))
     }
 
     /// Returns true if packets end where the program's writes do, which are joined where data waits
@@ -188,20 +204,17 @@ impl CaptureView<'_> {
         let is_uneven = self.flight_plateau()? < MIN_PLATEAU
             && !self.is_level()
             && !self.follows_acknowledgements();
-        // Neither a buffer nor a pace, behind which data waits at any time.
-        let own_queue = |found: LimitFinding| {
-            let waits = self.data_waits_at_sender() && !self.was_fuller();
-            if waits {
-                found.add_alternative(CapacityVerdict::HostQueue)
-            } else {
-                found.one_of_several()
-            }
-        };
         if !self.is_at_sender() {
-            if self.writes_show() || (at_own_times && is_uneven) || self.has_flight_swings() {
-                return Some(
-                    LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several(),
-                );
+            let program_caught_up = self.was_fuller() && !self.ever_lost_on_path();
+            if self.writes_show()
+                || (at_own_times && is_uneven)
+                || self.has_flight_swings()
+                || program_caught_up
+            {
+                return Some(LimitFinding::new(
+                    SenderApplicationVerdict::Idle,
+                    Ratio::ONE,
+                ));
             }
             let found = LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
             // A smaller window does the same, and not every sender cuts a packet where it ends. A
@@ -214,7 +227,7 @@ impl CaptureView<'_> {
             return Some(if may_be_window {
                 found.add_alternative(lowered)
             } else {
-                own_queue(found)
+                found
             });
         }
         let is_spaced = self
@@ -226,14 +239,13 @@ impl CaptureView<'_> {
             } else {
                 SenderApplicationVerdict::Idle
             };
-            return Some(LimitFinding::new(program, Ratio::ONE).one_of_several());
+            return Some(LimitFinding::new(program, Ratio::ONE));
         }
         let is_held = at_own_times && self.is_level() && !self.was_fuller();
         if is_held && !self.writes_show() && self.data_waits_at_sender() {
-            return Some(own_queue(LimitFinding::new(
-                SendBufferVerdict::TcpWmemMax,
-                Ratio::ONE,
-            )));
+            // Neither a buffer nor a pace, behind which data waits at any time.
+            let found = LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
+            return Some(found.add_alternative(CapacityVerdict::HostQueue));
         }
         let found: LegalVerdict = if self.writes_show() {
             SenderApplicationVerdict::Idle.into()
@@ -250,7 +262,12 @@ impl CaptureView<'_> {
             // A program would leave pauses.
             CapacityVerdict::HostQueue.into()
         };
-        Some(LimitFinding::new(found, Ratio::ONE).one_of_several())
+        let finding = LimitFinding::new(found, Ratio::ONE);
+        Some(if found == CapacityVerdict::HostQueue.into() {
+            finding.one_of_several()
+        } else {
+            finding
+        })
     }
 
     /// Returns true if what is in flight swings by more than the third of a buffer that is free
@@ -286,6 +303,15 @@ impl CaptureView<'_> {
             .is_some_and(|burst| is_pace(burst) && !self.is_longer_than_a_pace(burst.rate))
     }
 
+    /// Returns the most frequent rate of the sender's trains where a link on the way spaces their
+    /// segments: each train is acknowledged. Losses delay acknowledgements.
+    fn trains_answered(&self) -> Option<BurstRate> {
+        let is_link = self.is_at_sender() || self.ever_lost_on_path();
+        self.capture
+            .acknowledgements
+            .filter(|burst| !is_link && burst.share.get() >= PACED_BURSTS_SHARE)
+    }
+
     /// Returns the share of the time in which the sender's packets are spaced by one rate, that of
     /// the transfer.
     fn paced_share(&self) -> Option<Ratio> {
@@ -301,8 +327,9 @@ impl CaptureView<'_> {
             let of_time = (burst.share.get() * pace.relative_to(burst.rate)).min(1.0);
             (is_whole || burst.share.get() >= MIN_SHARE_BELOW_PACE).then(|| Ratio::new(of_time))
         };
-        let both = [self.capture.departures, self.capture.arrivals];
-        both.iter()
+        let trains = self.trains_answered();
+        let seen = [self.capture.departures, self.capture.arrivals, trains];
+        seen.iter()
             .flatten()
             .filter_map(of_time)
             .max_by(|one, other| one.get().total_cmp(&other.get()))

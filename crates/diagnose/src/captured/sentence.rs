@@ -6,9 +6,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, count_noun};
 
-use super::view::CaptureView;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
+use crate::signals::CaptureView;
 use crate::text::{self, Row};
 use crate::thresholds::IDLE_CAPTURE_SHARE;
 

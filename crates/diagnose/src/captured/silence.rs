@@ -3,9 +3,9 @@
 use fullpipe_record::{MtuVerdict, Sample, SenderApplicationVerdict};
 use fullpipe_units::{ByteCount, Ratio};
 
-use super::view::CaptureView;
 use crate::finding::LimitFinding;
 use crate::limits::mtu;
+use crate::signals::CaptureView;
 use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW};
 
 impl CaptureView<'_> {

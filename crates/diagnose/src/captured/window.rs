@@ -1,16 +1,18 @@
 //! Windows that hold a captured transfer back: of the receiver, and as devices on the way leave
 //! them.
 
-use fullpipe_record::{At, Limit, ReceiveWindowVerdict, SendBufferVerdict, WindowEdit};
+use fullpipe_record::{
+    At, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict, WindowEdit,
+};
 use fullpipe_units::{ByteCount, Ratio};
 
-use super::view::CaptureView;
 use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
 use crate::limits::{capacity, receive_window};
+use crate::signals::CaptureView;
 use crate::thresholds::{
     CLOCKED_BY_WINDOW, CLOCKED_SHARE, FEW_SEGMENTS, FULL_PACKETS_SHARE, MIN_CUT_PACKETS,
-    MIN_LIMIT_SHARE, MIN_PROBES, MIN_TUNED_GROWTH,
+    MIN_LIMIT_SHARE, MIN_PROBES,
 };
 
 impl CaptureView<'_> {
@@ -45,7 +47,7 @@ impl CaptureView<'_> {
     pub(super) fn find_receive_window(&self) -> Option<LimitFinding> {
         let found = receive_window::find_receive_window(self.figures)?;
         if found.limit_kind() != Limit::ReceiveWindow {
-            return Some(found);
+            return Some(found.as_verdict(found.verdict));
         }
         capacity::queue_behind_window(self.figures).or_else(|| Some(self.cause_of_window(found)))
     }
@@ -62,6 +64,9 @@ impl CaptureView<'_> {
             // Its settings show which of its limits this is.
             return found;
         }
+        if self.has_window_fallen() {
+            return found.as_verdict(ReceiverApplicationVerdict::SlowReader);
+        }
         // The kernel lets a window grow for a program that reads what comes.
         let fixed = self.window_never_grew();
         let cause = if fixed {
@@ -75,7 +80,17 @@ impl CaptureView<'_> {
                 .as_verdict(cause)
                 .add_alternative(SendBufferVerdict::TcpWmemMax);
         }
-        found.as_verdict(cause).one_of_several()
+        found.as_verdict(cause)
+    }
+
+    /// Finds a window that is full, and falls and opens again and again: its program reads what fills
+    /// it in portions. A link that is full never fills a window, and one of a fixed size stays open.
+    pub(super) fn swinging_window(&self) -> Option<LimitFinding> {
+        let low = self.low_window_share()?;
+        Some(LimitFinding::new(
+            ReceiverApplicationVerdict::SlowReader,
+            low,
+        ))
     }
 
     /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires
@@ -107,7 +122,7 @@ impl CaptureView<'_> {
     fn end_without_scale(&self) -> Option<At> {
         let sender = (At::Sender, self.capture.sender_offers_scale);
         let receiver = (At::Receiver, self.capture.receiver_offers_scale);
-        let order = if self.capture.sender_opened {
+        let order = if self.opened_by(At::Sender) {
             [sender, receiver]
         } else {
             [receiver, sender]
@@ -116,6 +131,10 @@ impl CaptureView<'_> {
             .into_iter()
             .find(|(_, offers)| *offers == Some(false))
             .map(|(end, _)| end)
+    }
+
+    fn opened_by(&self, end: At) -> bool {
+        self.capture.sender_opened == (end == At::Sender)
     }
 
     /// Returns the cause of windows that are not scaled, where the SYN of `end` lacks the offer:
@@ -135,6 +154,9 @@ impl CaptureView<'_> {
         match settings.as_ref().map(|host| host.window_scaling) {
             Some(true) => found.as_verdict(ReceiveWindowVerdict::WindowScaleStripped),
             Some(false) => is_not_offered,
+            // Its SYN came through as it was sent; what the answer lacks may have been asked for
+            // in vain.
+            None if self.opened_by(end) => is_not_offered,
             None => is_not_offered.one_of_several(),
         }
     }
@@ -151,7 +173,10 @@ impl CaptureView<'_> {
         let few = self.figures.mss? * FEW_SEGMENTS;
         let is_open = last.tcp.snd_wnd.is_none_or(|window| window >= few) && !self.is_at_sender();
         let may_be = self.lacks_handshake() || is_open;
-        let found = may_be && self.capture.probes >= MIN_PROBES && is_silent;
+        let found = may_be
+            && self.capture.probes >= MIN_PROBES
+            && is_silent
+            && !self.exceeds_unscaled_window();
         let found = found
             .then(|| LimitFinding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE))?;
         let stripped = ReceiveWindowVerdict::WindowScaleStripped;
@@ -160,6 +185,19 @@ impl CaptureView<'_> {
         } else {
             found.one_of_several()
         })
+    }
+
+    /// Returns true if more is usually in flight than the field of the window allows without its
+    /// scale: the scale reached the sender.
+    fn exceeds_unscaled_window(&self) -> bool {
+        let exceeds = || {
+            let tcp = &self.figures.flows.first()?.whole.last()?.tcp;
+            Some(
+                self.usual_most_in_flight()?
+                    > ByteCount::new(tcp.snd_wnd?.get() >> tcp.snd_wscale?),
+            )
+        };
+        exceeds() == Some(true)
     }
 
     /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in
@@ -218,12 +256,5 @@ impl CaptureView<'_> {
             .clocked
             .is_none_or(|clocked| clocked.get() >= CLOCKED_BY_WINDOW);
         self.is_level() && may_follow && fills() == Some(true)
-    }
-
-    fn window_never_grew(&self) -> bool {
-        self.figures
-            .flows
-            .iter()
-            .all(|flow| receive_window::grew_by(flow) <= Some(MIN_TUNED_GROWTH))
     }
 }

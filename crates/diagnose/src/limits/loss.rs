@@ -234,10 +234,15 @@ pub(crate) fn rates_under_loss(
 }
 
 pub(crate) fn loss_window(figures: &SenderSampleFigures, loss: Ratio) -> Option<ByteCount> {
+    let unnamed = if figures.is_bbr() {
+        CongestionControl::Bbr
+    } else {
+        CongestionControl::Cubic
+    };
     let control = figures
         .congestion_control()
         .and_then(CongestionControl::from_name)
-        .unwrap_or(CongestionControl::Cubic);
+        .unwrap_or(unnamed);
     control.mean_window(loss, figures.rtt?, figures.mss?)
 }
 

@@ -1,6 +1,7 @@
 //! Signals of a transfer, each from whatever view there is, and the gates that every verdict has to
 //! pass.
 
+mod capture;
 mod transfer_time;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::thresholds::{
     MAX_CEILING_FACTOR, MIN_CEILING_SHARE, MIN_DATA_SEGMENTS, MIN_LIMIT_SHARE, MIN_SILENCE_FACTOR,
 };
 
+pub(crate) use capture::CaptureView;
 pub(crate) use transfer_time::TransferTime;
 
 /// Amount of the evidence, and what it rules out.
@@ -169,11 +171,10 @@ impl TransferTime {
         {
             return LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several();
         }
-        let explains_timers = of_receiver
-            || matches!(found.limit_kind(), Limit::Loss | Limit::Capacity)
-            || found.may_be(Limit::Mtu);
+        let explains_timers =
+            of_receiver || found.limit_kind() == Limit::Loss || found.may_be(Limit::Mtu);
         match takes_most(TransferTimeUse::RetransmissionTimeout).filter(|_| !explains_timers) {
-            Some(waited) => LimitFinding::new(LossVerdict::Random, waited).one_of_several(),
+            Some(waited) => LimitFinding::new(LossVerdict::Random, waited),
             None => found,
         }
     }

@@ -1,31 +1,34 @@
 //! The properties of a captured transfer on which the rules rest.
 
 use fullpipe_record::{At, BurstRate, CaptureEvidence, QuietRounds};
-use fullpipe_units::{BitRate, ByteCount, Ratio};
+use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
-use crate::figures::SenderSampleFigures;
-use crate::limits::capacity;
+use crate::figures::{SenderSampleFigures, share_of_votes};
+use crate::flow::SenderStream;
+use crate::limits::{capacity, receive_window};
 use crate::thresholds::{
-    CLOCKED_BURSTS, MAX_FREE_SHARE, MIN_FREE_SHARE, MIN_LEVEL, MIN_QUIET_SHARE,
-    MIN_SHARE_BEFORE_LOSS, MIN_SHARE_OF_FULL_BUFFER, MIN_USE_OF_FULL_PATH, MIN_WAIT,
+    CLOCKED_BURSTS, FALLEN_WINDOW_SHARE, MAX_FREE_SHARE, MIN_FREE_SHARE, MIN_LEVEL,
+    MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS, MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_LOW_WINDOW,
+    MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_USE_OF_SWINGING_WINDOW, MIN_WAIT,
+    MIN_WINDOW_SWINGS,
 };
 
 /// A transfer as a capture shows it.
-pub(super) struct CaptureView<'v> {
-    pub(super) figures: &'v SenderSampleFigures<'v>,
-    pub(super) capture: &'v CaptureEvidence,
+pub(crate) struct CaptureView<'v> {
+    pub(crate) figures: &'v SenderSampleFigures<'v>,
+    pub(crate) capture: &'v CaptureEvidence,
 }
 
 impl CaptureView<'_> {
     /// Returns true if nearly all data is sent as acknowledgements come.
-    pub(super) fn follows_acknowledgements(&self) -> bool {
+    pub(crate) fn follows_acknowledgements(&self) -> bool {
         self.capture
             .clocked
             .is_some_and(|clocked| clocked.get() >= CLOCKED_BURSTS)
     }
 
     /// Returns true if round trips take clearly longer under load.
-    pub(super) fn some_waits(&self) -> bool {
+    pub(crate) fn some_waits(&self) -> bool {
         self.figures
             .rtt
             .zip(self.figures.idle_rtt)
@@ -34,7 +37,7 @@ impl CaptureView<'_> {
 
     /// Returns true if always as much is in flight, since a loss if there was one, and that is long
     /// ago.
-    pub(super) fn is_level(&self) -> bool {
+    pub(crate) fn is_level(&self) -> bool {
         let level = |quiet: QuietRounds| {
             quiet.share.get() >= MIN_QUIET_SHARE && quiet.level.get() >= MIN_LEVEL
         };
@@ -44,7 +47,7 @@ impl CaptureView<'_> {
     /// Returns true if clearly more was in flight before: before a loss, or while a program caught
     /// up with its rate. A send buffer, which keeps all data until it is acknowledged, never
     /// shrinks, so that it holds as much later.
-    pub(super) fn was_fuller(&self) -> bool {
+    pub(crate) fn was_fuller(&self) -> bool {
         let least = if self.ever_lost_on_path() {
             MIN_SHARE_BEFORE_LOSS
         } else {
@@ -55,14 +58,14 @@ impl CaptureView<'_> {
     }
 
     /// Returns true if the queue of the path is hardly ever empty.
-    pub(super) fn queue_stands(&self) -> bool {
+    pub(crate) fn queue_stands(&self) -> bool {
         self.capture
             .quiet
             .is_some_and(|quiet| quiet.free.get() < MAX_FREE_SHARE)
     }
 
     /// Returns true if the queue of the path is empty once in most round trips.
-    pub(super) fn drains_queue(&self) -> bool {
+    pub(crate) fn drains_queue(&self) -> bool {
         self.capture
             .quiet
             .is_some_and(|quiet| quiet.free.get() >= MIN_FREE_SHARE)
@@ -70,7 +73,7 @@ impl CaptureView<'_> {
 
     /// Returns true if nothing shows here if data waits on the path: without timestamps only the
     /// sender has round-trip times of it.
-    pub(super) fn sees_no_queue(&self) -> bool {
+    pub(crate) fn sees_no_queue(&self) -> bool {
         !self.is_at_sender()
             && self
                 .figures
@@ -79,7 +82,7 @@ impl CaptureView<'_> {
     }
 
     /// Returns true if no handshake was captured, which would show the scale of the windows.
-    pub(super) fn lacks_handshake(&self) -> bool {
+    pub(crate) fn lacks_handshake(&self) -> bool {
         let last = self
             .figures
             .flows
@@ -88,12 +91,12 @@ impl CaptureView<'_> {
         last.is_some_and(|last| last.tcp.window_scaling.is_none())
     }
 
-    pub(super) fn is_at_sender(&self) -> bool {
+    pub(crate) fn is_at_sender(&self) -> bool {
         self.capture.point == Some(At::Sender)
     }
 
     /// Returns true if something was lost in the judged part, and not in the sending host.
-    pub(super) fn lost_on_path(&self) -> bool {
+    pub(crate) fn lost_on_path(&self) -> bool {
         self.is_beyond_sender(
             self.figures
                 .retransmitted_segments()
@@ -102,7 +105,7 @@ impl CaptureView<'_> {
     }
 
     /// Returns true if something was lost in the whole transfer, and not in the sending host.
-    pub(super) fn ever_lost_on_path(&self) -> bool {
+    pub(crate) fn ever_lost_on_path(&self) -> bool {
         self.is_beyond_sender(self.figures.sent_again_in_all().unwrap_or(0))
     }
 
@@ -115,19 +118,19 @@ impl CaptureView<'_> {
             }
     }
 
-    pub(super) fn waits_on_path(&self) -> bool {
+    pub(crate) fn waits_on_path(&self) -> bool {
         capacity::full_bottleneck(self.figures, Ratio::ONE).is_some()
     }
 
     /// Returns true if bursts pass the path clearly faster than the transfer; `None` where less
     /// than `share` of the data comes at one rate.
-    pub(super) fn bursts_are_faster(&self, share: f64) -> Option<bool> {
+    pub(crate) fn bursts_are_faster(&self, share: f64) -> Option<bool> {
         Some(self.figures.rate < self.rate_of_bursts(share)?.scale_by(MIN_USE_OF_FULL_PATH))
     }
 
     /// Returns the most frequent rate at which bursts pass the path, if `share` of the data comes
     /// at it.
-    pub(super) fn rate_of_bursts(&self, share: f64) -> Option<BitRate> {
+    pub(crate) fn rate_of_bursts(&self, share: f64) -> Option<BitRate> {
         let seen = if self.is_at_sender() {
             [self.capture.acknowledgements, self.capture.beyond]
         } else {
@@ -142,7 +145,7 @@ impl CaptureView<'_> {
 
     /// Returns the least bytes in flight for nine tenths of the time, as a share of the most that
     /// is usually in flight.
-    pub(super) fn flight_plateau(&self) -> Option<f64> {
+    pub(crate) fn flight_plateau(&self) -> Option<f64> {
         Some(
             Ratio::from_quotient(
                 self.in_flight(10)?.as_f64(),
@@ -153,13 +156,13 @@ impl CaptureView<'_> {
     }
 
     /// Returns the most that is usually in flight.
-    pub(super) fn usual_most_in_flight(&self) -> Option<ByteCount> {
+    pub(crate) fn usual_most_in_flight(&self) -> Option<ByteCount> {
         self.in_flight(95)
     }
 
     /// Returns the bytes in flight at most for so many percent of the time, over the largest
     /// connection.
-    pub(super) fn in_flight(&self, percent: usize) -> Option<ByteCount> {
+    pub(crate) fn in_flight(&self, percent: usize) -> Option<ByteCount> {
         let flow = self.figures.flows.first()?;
         let mut sizes: Vec<ByteCount> = flow
             .snapshots
@@ -168,5 +171,41 @@ impl CaptureView<'_> {
             .collect();
         sizes.sort_unstable();
         sizes.get(sizes.len() * percent / 100).copied()
+    }
+
+    /// Returns the share of the time in which the window has fallen to half of its largest size,
+    /// where it does so again and again and much of it is in use; `None` where it does not.
+    pub(crate) fn low_window_share(&self) -> Option<Ratio> {
+        let flow = self.figures.flows.first()?;
+        let windows: Vec<ByteCount> = flow.snapshots.iter().filter_map(|one| one.window).collect();
+        let most = windows.iter().copied().max()?;
+        let is_low = |window: &ByteCount| *window * 2 <= most;
+        let falls = windows
+            .windows(2)
+            .filter(|pair| !is_low(&pair[0]) && is_low(&pair[1]))
+            .count();
+        let low = share_of_votes(windows.iter().map(|window| Some(is_low(window))))?;
+        let swings = falls >= MIN_WINDOW_SWINGS
+            && low.get() >= MIN_SHARE_OF_LOW_WINDOW
+            && self.usual_most_in_flight()? >= most.scale_by(MIN_USE_OF_SWINGING_WINDOW);
+        swings.then_some(low)
+    }
+
+    /// Returns true if the window is clearly smaller than before: its program leaves data unread.
+    pub(crate) fn has_window_fallen(&self) -> bool {
+        let of_flow = |flow: &SenderStream| {
+            let now = median(flow.snapshots.iter().filter_map(|one| one.window).collect())?;
+            let most = flow.whole.iter().filter_map(|one| one.tcp.snd_wnd).max()?;
+            Some(now < most.scale_by(FALLEN_WINDOW_SHARE))
+        };
+        self.figures.flows.first().and_then(of_flow) == Some(true)
+    }
+
+    /// Returns true if the window is about as large as at first.
+    pub(crate) fn window_never_grew(&self) -> bool {
+        self.figures
+            .flows
+            .iter()
+            .all(|flow| receive_window::grew_by(flow) <= Some(MIN_TUNED_GROWTH))
     }
 }
