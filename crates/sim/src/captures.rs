@@ -46,6 +46,8 @@ pub(crate) enum PathEnd {
 struct SynOffer {
     mss: u16,
     scale: Option<u8>,
+    /// True if a device took the scale out and left padding there, as an emulated path does.
+    scale_overwritten: bool,
     timestamps: bool,
     window: u16,
 }
@@ -298,6 +300,9 @@ impl SynOffer {
             options.extend([1, 1]);
         }
         options.extend(self.scale.iter().flat_map(|shift| [1, 3, 3, *shift]));
+        if self.scale_overwritten {
+            options.extend([1; 4]);
+        }
         options
     }
 
@@ -309,6 +314,7 @@ impl SynOffer {
             .fold(self, |offer, edit| match edit {
                 Edit::StripWindowScale => Self {
                     scale: None,
+                    scale_overwritten: offer.scale.is_some(),
                     ..offer
                 },
                 Edit::RewriteWindowScale(shift) => Self {
@@ -393,6 +399,7 @@ fn syn_offers(plan: &SimulationPlan, connection: &ConnectionSetup) -> [[SynOffer
     .map(|(scale, window)| SynOffer {
         mss: u16::try_from(mss.get()).unwrap_or(u16::MAX),
         scale,
+        scale_overwritten: false,
         timestamps: connection.timestamps,
         window: u16::try_from(window.get()).unwrap_or(u16::MAX),
     });

@@ -14,7 +14,7 @@ use crate::losses;
 use crate::path::{mean_trend, stated_capacity};
 use crate::signals::CaptureView;
 use crate::thresholds::{
-    FULL_PIPE_SHARE_UNDER_BBR, FULL_USE_OF_PATH, GROWING_SHARE, INFLATED_RTT_FACTOR,
+    FEW_SEGMENTS, FULL_PIPE_SHARE_UNDER_BBR, FULL_USE_OF_PATH, GROWING_SHARE, INFLATED_RTT_FACTOR,
     MANY_LOSSY_ROUND_TRIPS, MAX_WAIT_FOR_SHAPER, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
     MIN_SHARE_OF_BURSTS, MIN_WINDOW_USE, REGROWN_WINDOW_FACTOR, SHARED_PIPE_SHARE,
 };
@@ -184,8 +184,8 @@ impl CaptureView<'_> {
         })
     }
 
-    /// Returns `found` as one of several if it is a full link whose queue stays short without a
-    /// loss, as in the sending host, which lets hardly any of a connection wait for a shaper of its
+    /// Returns `found` as one of several if it is a full link whose queue stays short and loses
+    /// next to nothing, as in the sending host, which lets hardly any of a connection wait for a shaper of its
     /// own (`tcp_small_queue_check`).
     fn with_shaper(&self, found: LimitFinding) -> LimitFinding {
         let is_short = || {
@@ -194,7 +194,7 @@ impl CaptureView<'_> {
         };
         let may_be = found.limit_kind() == Limit::Capacity
             && !self.is_at_sender()
-            && !self.ever_lost_on_path()
+            && self.figures.sent_again_in_all().unwrap_or(0) < FEW_SEGMENTS
             && is_short() != Some(false);
         if may_be {
             found.one_of_several()

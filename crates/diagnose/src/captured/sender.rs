@@ -93,14 +93,7 @@ impl CaptureView<'_> {
         // A pace lets no more be in flight at any time unless a round trip takes longer, and a
         // program that catches up with its rate does.
         if self.was_fuller() && !self.ever_lost_on_path() && !self.waits_on_path() {
-            // A program was faster then, and its host's queue no more than that of a bucket.
-            let most = self.figures.rate.scale_by(MAX_PACE_FACTOR);
-            let was_faster = self.capture.sustained.is_some_and(|rate| rate > most);
-            return Some(if was_faster {
-                program
-            } else {
-                program.add_alternative(PacingVerdict::MaxPacingRate)
-            });
+            return Some(self.with_pace(program));
         }
         if self.sees_no_queue() {
             return Some(if self.leaves_room_on_path() {
@@ -114,7 +107,25 @@ impl CaptureView<'_> {
         let is_long = |quiet: QuietRounds| quiet.share.get() >= LONG_QUIET_SHARE;
         let stands_still = || self.is_level() && self.capture.quiet.is_some_and(is_long);
         let is_own = (!self.lost_on_path() || stands_still()) && !self.waits_on_path();
-        is_own.then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, held))
+        let is_in_writes = self.is_at_sender() && self.is_longer_than_a_pace(self.figures.rate);
+        is_own.then(|| {
+            if is_in_writes {
+                self.with_pace(program)
+            } else {
+                LimitFinding::new(PacingVerdict::MaxPacingRate, held)
+            }
+        })
+    }
+
+    /// Returns a `program` that sends evenly, which may be a device with a bucket unless it was
+    /// clearly faster for some time.
+    fn with_pace(&self, program: LimitFinding) -> LimitFinding {
+        let most = self.figures.rate.scale_by(MAX_PACE_FACTOR);
+        if self.capture.sustained.is_some_and(|rate| rate > most) {
+            program
+        } else {
+            program.add_alternative(PacingVerdict::MaxPacingRate)
+        }
     }
 
     /// Returns true if the sender is faster at times than what seems its pace, though always as

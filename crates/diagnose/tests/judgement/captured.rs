@@ -483,9 +483,11 @@ fn trains_at_the_rate_of_the_whole_are_a_pace_or_a_program_with_parts_of_segment
         rate: BitRate::from_mbps(20),
         share: Ratio::new(0.9),
     };
+    // The kernel makes trains of a pace no longer than it sends in a millisecond.
     let paced = CaptureEvidence {
         departures: Some(even),
         arrivals: Some(even),
+        train: ByteCount::new(2500),
         ..seen(At::Sender, 20.0)
     };
     let found = verdict(
@@ -496,6 +498,19 @@ fn trains_at_the_rate_of_the_whole_are_a_pace_or_a_program_with_parts_of_segment
         },
     );
     assert_eq!(candidates(&found), ["pacing/max-pacing-rate"]);
+    let in_writes = CaptureEvidence {
+        clocked: Some(Ratio::ZERO),
+        train: ByteCount::from_kib(10),
+        ..paced
+    };
+    assert_eq!(
+        candidates(&verdict(flat, in_writes)),
+        [
+            "sender-application/rate-limited",
+            "pacing/max-pacing-rate",
+            "pacing/qdisc"
+        ]
+    );
     let found = verdict(
         flat,
         CaptureEvidence {
@@ -1462,6 +1477,7 @@ fn a_rate_that_stands_still_long_after_a_loss_is_a_pace() {
         let spaced = CaptureEvidence {
             departures: even,
             arrivals: even,
+            train: ByteCount::new(2500),
             quiet,
             ..seen(point, 20.0)
         };

@@ -50,6 +50,6 @@ fn details_that_were_left_out_take_no_room_again_until_the_connection_is_large()
     );
     assert!(
         sending.arrivals.most_frequent_rate().is_some()
-            && sending.quiet_rounds(false, Span::ZERO).is_some()
+            && sending.quiet_rounds(false, Span::ZERO, None).is_some()
     );
 }
