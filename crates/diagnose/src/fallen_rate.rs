@@ -9,8 +9,9 @@ use crate::limits::capacity::rtt_is_inflated_over;
 use crate::losses;
 use crate::manual_remedy::ManualRemedy;
 use crate::thresholds::{
-    FALLEN_RATE_FACTOR, MAX_GROWTH_OF_FALLEN_RATE, MAX_SPREAD_OF_PLATEAU, MIN_PLATEAU_SHARE,
-    MIN_PLATEAU_TIME, MIN_RECOVERIES, PLATEAU_ROUND_TRIPS, PLATEAU_STEP, SOON_AFTER_FIRST_LOSS,
+    FALLEN_RATE_FACTOR, MAX_GROWTH_OF_FALLEN_RATE, MAX_PLATEAU_STEPS, MAX_SPREAD_OF_PLATEAU,
+    MIN_PLATEAU_SHARE, MIN_PLATEAU_TIME, MIN_RECOVERIES, PLATEAU_ROUND_TRIPS, PLATEAU_STEP,
+    SOON_AFTER_FIRST_LOSS,
 };
 
 /// Two rates of one transfer, the later one clearly lower, and neither of them short.
@@ -102,8 +103,10 @@ pub(crate) const REMEDIES: &[ManualRemedy] = &[
 impl RateSteps {
     /// `None` of a transfer that is too short for two plateaus.
     fn from_progress(progress: &TransferProgress, rtt: Span) -> Option<Self> {
-        let step = PLATEAU_STEP.max(rtt * PLATEAU_ROUND_TRIPS);
         let end = *progress.snapshot_times().last()?;
+        let step = PLATEAU_STEP
+            .max(rtt * PLATEAU_ROUND_TRIPS)
+            .max(end / MAX_PLATEAU_STEPS);
         let count = end.as_nanos() / step.as_nanos();
         let rates: Vec<BitRate> = (0..count)
             .map(|index| progress.mean_rate(step * index, step * (index + 1)))

@@ -336,6 +336,10 @@ pub(crate) const FALLEN_RATE_FACTOR: f64 = 1.5;
 pub(crate) const MIN_PLATEAU_TIME: Span = Span::from_secs(2);
 /// Length of the steps over which these rates are taken.
 pub(crate) const PLATEAU_STEP: Span = Span::from_millis(250);
+
+/// The most steps of a transfer: one that lasts for days has longer ones, so that a judgement takes a
+/// bounded time whatever the evidence says.
+pub(crate) const MAX_PLATEAU_STEPS: u64 = 10_000;
 /// Round trips of such a step, where that is longer.
 pub(crate) const PLATEAU_ROUND_TRIPS: u64 = 2;
 /// Share of the steps of the higher rate that have it.
