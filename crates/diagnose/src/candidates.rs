@@ -29,14 +29,17 @@ const fn set(verdicts: &'static [LegalVerdict], would_distinguish: &'static str)
 
 /// Returns every set of a view, for a finding that names another verdict of its set or for one that
 /// does not. A finding of [`LimitFinding::one_of_several`] is in one of its view.
-const fn sets_of(view: Basis, names_other: bool) -> &'static [CandidateSet] {
-    match (view, names_other) {
-        (Basis::BothEnds | Basis::Sender, true) => &OF_SENDING_END,
-        (Basis::BothEnds, false) => &[],
-        (Basis::Sender, false) => &OF_SENDER,
-        (Basis::Receiver, _) => &OF_RECEIVER,
-        (Basis::Capture, _) => &OF_CAPTURE,
-    }
+fn sets_of(view: Basis, names_other: bool) -> impl Iterator<Item = &'static CandidateSet> + Clone {
+    let (of_sending_end, own): (&[CandidateSet], &[CandidateSet]) = match view {
+        Basis::BothEnds => (&OF_SENDING_END, &[]),
+        Basis::Sender => (&OF_SENDING_END, &OF_SENDER),
+        Basis::Receiver => (&[], &OF_RECEIVER),
+        Basis::Capture => (&[], &OF_CAPTURE),
+    };
+    of_sending_end
+        .iter()
+        .filter(move |_| names_other)
+        .chain(own)
 }
 
 /// What the figures of the sending end leave open, with those of the receiving end or without.
@@ -446,17 +449,18 @@ pub(crate) fn find_candidates(
     view: Basis,
     found: &LimitFinding,
 ) -> (Vec<Candidate>, Option<String>) {
-    let all = sets_of(view, found.other.is_some());
-    let sets = || all.iter().filter(|_| found.is_one_of_several);
+    let mut sets = sets_of(view, found.other.is_some()).filter(|_| found.is_one_of_several);
     let has_other = |set: &&CandidateSet| {
         found
             .other
             .is_none_or(|other| set.verdicts.contains(&other))
     };
     let is_found = |verdict: &LegalVerdict| is_same_in_set(*verdict, found.verdict);
-    let own = sets().find(|set| set.verdicts.first().is_some_and(is_found) && has_other(set));
+    let own = sets
+        .clone()
+        .find(|set| set.verdicts.first().is_some_and(is_found) && has_other(set));
     let named = |set: &&CandidateSet| set.verdicts.iter().any(is_found) && has_other(set);
-    let Some(set) = own.or_else(|| sets().find(named)) else {
+    let Some(set) = own.or_else(|| sets.find(named)) else {
         return (Vec::new(), None);
     };
     let others = set

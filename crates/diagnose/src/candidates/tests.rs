@@ -13,7 +13,7 @@ fn no_set_has_more_than_three_and_a_finding_has_one_of_a_view() {
         .into_iter()
         .flat_map(|view| [(view, false), (view, true)])
     {
-        let sets = sets_of(view, names_other);
+        let sets = sets_of(view, names_other).collect::<Vec<_>>();
         for (index, set) in sets.iter().enumerate() {
             assert!((2..=3).contains(&set.verdicts.len()));
             for other in &sets[index + 1..] {
