@@ -12,7 +12,6 @@ mod captured;
 mod ceilings;
 mod confidence;
 mod credit;
-mod fallen_rate;
 mod figures;
 mod finding;
 mod flow;

@@ -5,7 +5,6 @@ use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
 
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
-use crate::limits::receiver_host;
 use crate::thresholds::{
     MATCHING_DROPS_SHARE, MIN_FILE_SHARE, MIN_MATCHING_DROPS, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE,
 };
@@ -107,10 +106,16 @@ impl HostDrops {
     /// Returns true if they are a real share of `lost`, which may be retransmitted segments or
     /// times of loss.
     pub(crate) fn explain_losses(self, lost: u64) -> bool {
-        let is_share = |share: f64| self.count as f64 >= lost as f64 * share;
-        let many = self.count >= MIN_OWN_DROPS && is_share(MIN_OWN_DROPS_SHARE);
-        let all = self.count >= MIN_MATCHING_DROPS && is_share(MATCHING_DROPS_SHARE);
-        lost > 0 && (many || all)
+        let many =
+            self.count >= MIN_OWN_DROPS && self.count as f64 >= lost as f64 * MIN_OWN_DROPS_SHARE;
+        lost > 0 && (many || self.match_losses(lost))
+    }
+
+    /// Returns true if they are about all of `lost`: a queue on the way hardly lost any then.
+    pub(crate) fn match_losses(self, lost: u64) -> bool {
+        lost > 0
+            && self.count >= MIN_MATCHING_DROPS
+            && self.count as f64 >= lost as f64 * MATCHING_DROPS_SHARE
     }
 }
 
@@ -147,7 +152,7 @@ pub(crate) fn tcp_memory_text(machine: &Machine) -> Option<String> {
 pub(crate) fn host_rows(evidence: &Evidence) -> impl Iterator<Item = (String, String)> {
     let receiver = &evidence.receiver_machine;
     let dropped = HostDrops::of_receiver(receiver);
-    let dropped = dropped.map(|dropped| receiver_host::drops_text(Some(dropped)));
+    let dropped = dropped.map(|dropped| drops_text(Some(dropped)));
     let pressed = pressure_share(receiver).filter(|share| share.get() > 0.0);
     let pressed = pressed
         .zip(tcp_memory_text(receiver))
@@ -183,4 +188,16 @@ fn link_errors_text(device: &DeviceReport) -> Option<String> {
             .concat()
             .join(", ")
     })
+}
+
+/// Returns how many packets a host dropped, and where most of them.
+pub(crate) fn drops_text(dropped: Option<HostDrops>) -> String {
+    let text = |dropped: HostDrops| {
+        format!(
+            "{}, most by {}",
+            count_noun(dropped.count, "packet"),
+            dropped.counter.text()
+        )
+    };
+    dropped.map_or_else(|| "packets".to_owned(), text)
 }

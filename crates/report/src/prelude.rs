@@ -10,14 +10,6 @@ pub(crate) use fullpipe_units::{
     BitRate, ByteCount, Ratio, SegCount, Span, count_noun, median, printable_line,
 };
 
-pub(crate) use crate::page::{Article, PageSection, compact_table, max_percent, or_empty};
-pub(crate) use crate::text::measurement::{accuracy_percent, round_trip, steady_or_mean_rate};
-pub(crate) use crate::text::style::{
-    bold_paragraph, bold_text, cut_text, dim_paragraph, dim_text, failure_paragraph, failure_text,
-    heading_line, paragraph, success_text,
-};
-pub(crate) use crate::text::table::{TextTable, UNKNOWN, or_dash, pair_table};
-
 /// A value that may be unknown, as text.
 pub(crate) trait OptionText<T> {
     /// Returns the text of the value, or an empty one without a value.

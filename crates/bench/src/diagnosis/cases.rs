@@ -1058,7 +1058,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(planned.len(), 233);
+        assert_eq!(planned.len(), 240);
     }
 
     #[test]

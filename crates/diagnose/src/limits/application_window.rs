@@ -144,7 +144,7 @@ fn may_be_credit(evidence: &Evidence, found: &LimitFinding) -> bool {
     }
     match found.verdict {
         LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle)
-        | LegalVerdict::Cpu(CpuVerdict::UserOfSender)
+        | LegalVerdict::Cpu(CpuVerdict::UserOfSender | CpuVerdict::SystemOfSender)
         | LegalVerdict::Unknown(UnknownVerdict::EvidenceMissing) => true,
         LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax) => has_tunable_buffer(evidence),
         _ => false,

@@ -7,10 +7,10 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::advice::RemedyAdvice;
-use crate::fallen_rate::{self, FallenRate};
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
 use crate::flow::SenderStream;
+use crate::limits::fallen_rate::{self, FallenRate};
 use crate::limits::loss::loss_window;
 use crate::limits::{LimitFacts, flow_limit, half_duplex, pacing};
 use crate::losses;

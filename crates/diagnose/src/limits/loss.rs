@@ -11,7 +11,7 @@ use crate::finding::LimitFinding;
 use crate::limits::capacity::too_much_for_bbr;
 use crate::limits::{LimitFacts, receiver_host};
 use crate::losses;
-use crate::machine::HostDrops;
+use crate::machine::{self, HostDrops};
 use crate::manual_remedy::ManualRemedy;
 use crate::outlook::ChangeOutlook;
 use crate::path::{stated_capacity, time_on_the_line};
@@ -311,7 +311,7 @@ impl LossFacts {
     fn drops_of_receiver(&self, lost: &str) -> String {
         format!(
             "The receiving host drops packets that have reached it: {}; {lost} were lost, which leaves {} over {}{}.",
-            receiver_host::drops_text(self.dropped),
+            machine::drops_text(self.dropped),
             self.basics.rate,
             time_text(self.basics.rtt),
             self.basics.could_carry(),

@@ -20,8 +20,11 @@ pub(crate) fn find_cause(
     // One of a pair of virtual devices counts what the other's host drops.
     let own = figures.evidence.sender_machine.device.as_ref();
     let is_most = dropped.count >= own.map_or(0, machine::dropped_out);
-    let may_be = may_be_behind(found, || capacity::rtt_is_inflated(figures));
-    (may_be && is_most && dropped.explain_losses(figures.sent_again_in_all()?))
+    let lost = figures.sent_again_in_all()?;
+    let may_be = may_be_behind(found, || {
+        capacity::rtt_is_inflated(figures) && !dropped.match_losses(lost)
+    });
+    (may_be && is_most && dropped.explain_losses(lost))
         .then(|| found.as_verdict(LossVerdict::ReceiverHost))
 }
 
@@ -66,20 +69,8 @@ fn may_be_behind(found: &LimitFinding, queue_stands: impl FnOnce() -> bool) -> b
 pub(crate) fn sentence_here(machine: &Machine, rate: BitRate) -> String {
     format!(
         "This host, which receives, drops packets that have reached it: {}; {rate} arrives.",
-        drops_text(HostDrops::of_receiver(machine))
+        machine::drops_text(HostDrops::of_receiver(machine))
     )
-}
-
-/// Returns how many packets a host dropped, and where most of them.
-pub(crate) fn drops_text(dropped: Option<HostDrops>) -> String {
-    let text = |dropped: HostDrops| {
-        format!(
-            "{}, most by {}",
-            count_noun(dropped.count, "packet"),
-            dropped.counter.text()
-        )
-    };
-    dropped.map_or_else(|| "packets".to_owned(), text)
 }
 
 /// Returns what helps against drops of the counter that has most of them.

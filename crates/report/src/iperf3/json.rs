@@ -14,7 +14,7 @@ use super::view::{
     interval_times, is_empty_rest,
 };
 use super::{TestConnections, TestHeader, TestRole, amount, socket_number};
-use crate::prelude::*;
+use crate::text::prelude::*;
 
 /// The JSON of one test.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The lines of figures, and the heads above them.
 
 use super::amount::{self, RateUnit, two_digits};
-use crate::prelude::*;
+use crate::text::prelude::*;
 pub(crate) const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -\n";
 
 /// Figures of a line: of one stream, or of all in one direction.

@@ -11,7 +11,7 @@ mod view;
 
 use fullpipe_record::{Request, SocketReadback};
 
-use crate::prelude::*;
+use crate::text::prelude::*;
 
 pub use amount::RateUnit;
 pub use json::JsonOutput;

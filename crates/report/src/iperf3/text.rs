@@ -10,7 +10,7 @@ use super::view::{
     stream_counts,
 };
 use super::{TestConnections, TestHeader, TestRole, TextOptions, json, socket_number};
-use crate::prelude::*;
+use crate::text::prelude::*;
 
 /// Returns a server's line before its `number`th test, from 1.
 pub fn listening_line(port: u16, number: u64) -> String {

@@ -4,7 +4,7 @@ use fullpipe_record::{Datagrams, Interval, Request, StreamInterval, StreamSummar
 
 use super::TestRole;
 use super::line::{LineCounts, LineDatagrams};
-use crate::prelude::*;
+use crate::text::prelude::*;
 
 /// Returns begin and end of an interval in seconds, since the start or, after the omitted time,
 /// since the end of that.

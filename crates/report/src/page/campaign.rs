@@ -7,8 +7,8 @@ use fullpipe_chart::AxisQuantity;
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
 
 use super::course::{level_changes, level_note, level_series, mean_so_far};
+use super::prelude::*;
 use super::published;
-use crate::prelude::*;
 use crate::text::seconds_or_minutes;
 use crate::timeline::{DeviceTraffic, TimedRun, device_traffic, timed_runs};
 

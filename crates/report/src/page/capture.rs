@@ -4,11 +4,11 @@ use fullpipe_record::{
     CaptureReport, CapturedTransfer, FlowDirection, FlowPair, FlowReport, LossCourse, OneWayDelay,
 };
 
+use super::prelude::*;
 use super::remedy::remedies_section;
 use super::transfer::{
     ceilings_section, evidence_section, limit_phrase, of_evidence, transfer_time,
 };
-use crate::prelude::*;
 use crate::text::{field_name, losses_between};
 
 /// Connections in the table.

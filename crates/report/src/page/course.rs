@@ -4,7 +4,7 @@ use fullpipe_record::{EndReport, Sample};
 use fullpipe_stats::find_level_changes;
 use fullpipe_units::Time;
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Points of a rate over the whole of a transfer.
 const RATES: u64 = 300;

@@ -6,8 +6,8 @@ use fullpipe_record::{
     DifferenceReport, LimitCount, QuantityDifference,
 };
 
+use super::prelude::*;
 use super::text::brief_text;
-use crate::prelude::*;
 use crate::text::ratio_change;
 
 /// Returns the article on a difference.

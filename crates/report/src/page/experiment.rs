@@ -2,11 +2,11 @@
 
 use fullpipe_record::{Experiment, Prediction};
 
+use super::prelude::*;
 use super::remedy::{effect_section, remedies_section};
 use super::transfer::{
     evidence_section, from_to, limit_phrase, measurement_faults, transfer_sections,
 };
-use crate::prelude::*;
 
 /// Returns the article on an experiment.
 pub(super) fn experiment_article(experiment: &Experiment) -> Article {

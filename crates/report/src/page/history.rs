@@ -3,8 +3,8 @@
 use fullpipe_record::{HistoryChange, HistoryDay, HistoryPoint, HistoryReport, HistorySeries};
 use fullpipe_units::Time;
 
+use super::prelude::*;
 use super::runs::time_of;
-use crate::prelude::*;
 use crate::text::{direction_name, no_change, ratio_change};
 
 /// Series that are drawn; each is of one path, load and direction.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use fullpipe_chart::RateChange;
 use fullpipe_record::{GridReport, LabReport, LabStep};
 
+use super::prelude::*;
 use super::published;
 use super::transfer::{by_load, transfer_sections};
-use crate::prelude::*;
 use crate::text::total_run_counts;
 
 /// Steps up to which each has charts of its own.

@@ -4,8 +4,8 @@
 use fullpipe_record::{CpuSample, CpuTime, Sample, Verdict};
 
 use super::course::{SampleSnapshot, arrival_rates, limited_shares, of_end};
+use super::prelude::*;
 use super::transfer::limit_phrase;
-use crate::prelude::*;
 
 /// Least share of the time that is worth a chart.
 const WORTH_SHOWING: f64 = 0.05;

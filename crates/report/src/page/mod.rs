@@ -12,6 +12,7 @@ mod history;
 mod html;
 mod lab;
 mod limits;
+mod prelude;
 mod programs;
 mod published;
 mod remedy;
@@ -26,7 +27,7 @@ pub use sweep::sweep_text;
 
 use fullpipe_record::{Content, Document};
 
-use crate::prelude::*;
+use prelude::*;
 
 /// A document, and the name of the file that has it.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,8 +2,8 @@
 
 use fullpipe_record::{ProgramBatch, ProgramRow, ProgramRun, ProgramsReport};
 
+use super::prelude::*;
 use super::published;
-use crate::prelude::*;
 
 /// Returns the article on a comparison of programs.
 pub(super) fn programs_article(report: &ProgramsReport) -> Article {

@@ -3,7 +3,7 @@
 use fullpipe_record::{LabReport, ProgramsReport, SweepReport};
 
 use super::campaign::{counted_runs, fastest_run, rate_spread, repeated_settings};
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC,
 /// 2002).

@@ -3,7 +3,7 @@
 use fullpipe_record::{Remedy, Trial};
 
 use super::course::{arrival_rates, round_trips};
-use crate::prelude::*;
+use super::prelude::*;
 use crate::text::{command_time_text, remedy_reason};
 
 /// Returns the remedies, best first; `None` without any.

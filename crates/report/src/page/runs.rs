@@ -7,8 +7,8 @@ use fullpipe_record::{StoredDocument, StoredFacts};
 use fullpipe_units::Time;
 
 use super::course::{arrival_rates, round_trips};
+use super::prelude::*;
 use super::transfer::limit_phrase;
-use crate::prelude::*;
 use crate::text::short_id;
 
 /// Measurements whose courses are drawn over each other.

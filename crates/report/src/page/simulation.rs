@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use fullpipe_chart::HeatTile;
 use fullpipe_record::{Buffer, SimulatedTransfer, WhatIfReport};
 
+use super::prelude::*;
 use super::transfer::limit_phrase;
-use crate::prelude::*;
 use crate::text::transfer_names;
 
 /// Share of the best rate that counts as reaching it.

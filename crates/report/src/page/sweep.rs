@@ -6,9 +6,9 @@ use super::campaign::{
     by_streams, fastest_run, fastest_run_section, processor_section, repetition_section,
     spread_by_streams, sweep_rtt_section, timeline_section,
 };
+use super::prelude::*;
 use super::published;
 use super::text::brief_text;
-use crate::prelude::*;
 use crate::text::{
     added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes,
     sweep_sentences,

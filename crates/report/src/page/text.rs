@@ -1,7 +1,7 @@
 //! An article as text of at most 80 columns.
 
 use super::SectionView;
-use crate::prelude::*;
+use super::prelude::*;
 pub(super) fn article_text(article: &Article) -> String {
     let mut text = bold_paragraph(&printable_line(&article.headline), 0);
     for sentence in &article.sentences {

@@ -11,8 +11,8 @@ use super::course::{
     smoothed_rtt_series,
 };
 use super::limits::{ceilings_over_time, held_back, processor_time_section};
+use super::prelude::*;
 use super::remedy::{effect_section, remedies_section, trial_section};
-use crate::prelude::*;
 use crate::text::{UseOfTime, confidence_percent, limit_name, main_use, uses_of_time};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.

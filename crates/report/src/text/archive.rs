@@ -6,7 +6,7 @@ use fullpipe_record::{
 };
 use fullpipe_stats::MIN_RUNS_WITH_CHANGE;
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Characters of an identifier that are shown: its end, because documents of one hour begin alike.
 const SHOWN_ID: usize = 8;

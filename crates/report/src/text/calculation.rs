@@ -6,7 +6,7 @@ use fullpipe_record::{
 };
 
 use super::prediction::{assumption_notes, ceiling_chart, chart_above};
-use crate::prelude::*;
+use super::prelude::*;
 
 /// A calculation: the equation's answer, what the hosts would make of the path and what lifts that,
 /// what-ifs, what the target takes, and the settings that yield the window.

@@ -5,8 +5,8 @@ use fullpipe_record::{
 
 use super::course::stream_over_time;
 use super::diagnosis::{confidence_percent, diagnosis_text, verdict_sentences};
+use super::prelude::*;
 use super::two_captures::capture_comparison;
-use crate::prelude::*;
 
 /// The connections of a capture: a line each for the `top` with most data, and the one with most at
 /// length.

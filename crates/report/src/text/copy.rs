@@ -2,7 +2,7 @@
 
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Returns the summary of a copy, a line for each fact.
 pub fn copy_summary(done: &CopyReport) -> String {

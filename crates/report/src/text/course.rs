@@ -2,8 +2,8 @@
 
 use fullpipe_record::Sample;
 
+use super::prelude::*;
 use super::table::HEIGHTS;
-use crate::prelude::*;
 
 /// Marks of a line.
 const MARKS: usize = 34;

@@ -8,7 +8,7 @@ use fullpipe_record::{
 use serde::Serialize;
 
 use super::measurement::rounded_time;
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Characters of the longest bar.
 const BAR: usize = 10;

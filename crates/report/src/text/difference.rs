@@ -1,6 +1,6 @@
 use fullpipe_record::PairForecast;
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Returns the cost of pairs and the difference that they can show.
 pub fn pair_forecast(forecast: &PairForecast) -> String {

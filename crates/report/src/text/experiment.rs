@@ -7,7 +7,7 @@ use fullpipe_record::{
 use super::diagnosis::{numbered_remedy, remedy_gain, verdict_sentences};
 use super::measurement::rounded_time;
 use super::prediction::under_heading;
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Time of the loop outside of its two measurements: start of the hosts, round trips before the
 /// load, undo.

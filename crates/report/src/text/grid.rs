@@ -1,7 +1,7 @@
 use fullpipe_record::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun};
 
 use super::lab::{megabits_cell, outcome_mark};
-use crate::prelude::*;
+use super::prelude::*;
 
 /// A grid, cell by cell, and how good the predictions were.
 pub fn grid_report(report: &GridReport) -> String {

@@ -7,7 +7,7 @@ use fullpipe_record::{
 
 use super::diagnosis::defect;
 use super::prediction::ceiling_chart;
-use crate::prelude::*;
+use super::prelude::*;
 
 /// The sysctls by what they are for, each with what it says.
 const GROUPS: [(&str, &str); 4] = [

@@ -4,8 +4,8 @@ use fullpipe_record::{Buffer, LabCrossTraffic, LabReport, LabStep, Verdict};
 
 use super::capture::agreement_clause;
 use super::diagnosis::confidence_percent;
+use super::prelude::*;
 use super::ramp::ramp_of_step;
-use crate::prelude::*;
 
 /// One scenario: what each step fixes, then what was predicted, published and measured.
 pub fn lab_report(report: &LabReport) -> String {

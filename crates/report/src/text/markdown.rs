@@ -1,6 +1,6 @@
 //! Pages of the documentation as text for a terminal.
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// A paragraph or an item of a list, until it is whole.
 struct TextBlock {

@@ -5,7 +5,7 @@ use fullpipe_record::{
 
 use super::capture::own_capture;
 use super::diagnosis::verdict_sentences;
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Smallest delay of this host's echo requests that is reported: every host has some.
 const MIN_REPORTED_DELAY: Span = Span::from_millis(1);

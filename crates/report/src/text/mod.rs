@@ -14,6 +14,7 @@ mod lab;
 mod markdown;
 pub(crate) mod measurement;
 mod prediction;
+pub(crate) mod prelude;
 mod programs;
 mod ramp;
 mod relay;

@@ -1,7 +1,7 @@
 use fullpipe_chart::value_bar;
 use fullpipe_record::{Ceiling, Prediction};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Characters of the longest bar.
 const BAR: usize = 10;

@@ -3,7 +3,7 @@
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{ProgramBatch, ProgramRow, ProgramsReport};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Returns the line of one transfer.
 pub fn program_moved(moved: &ProgramMoved) -> String {

@@ -1,6 +1,6 @@
 use fullpipe_record::{RampReport, RampStep, RttStats};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Columns of the longest bar.
 const MAX_BAR: f64 = 10.0;

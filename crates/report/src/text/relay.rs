@@ -2,7 +2,7 @@
 
 use fullpipe_record::{RelayEnding, RelayLimit, RelayProgress, RelayStretch, RelayedConnection};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Returns the line of a relayed connection that has ended.
 pub fn relay_line(done: &RelayedConnection) -> String {

@@ -1,6 +1,6 @@
 use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport, RttStats};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// The way to a target: a line a hop, and what passes.
 pub fn route_text(report: &RouteReport) -> String {

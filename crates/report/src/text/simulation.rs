@@ -3,7 +3,7 @@
 
 use fullpipe_record::{Buffer, Candidate, Inferred, SimulatedTransfer, WhatIfReport};
 
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Transfers as rows: what differs between them, the rate, retransmissions, the round-trip time and
 /// the limit.

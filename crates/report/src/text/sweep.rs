@@ -6,7 +6,7 @@ use fullpipe_record::{
     SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
 };
 
-use crate::prelude::*;
+use super::prelude::*;
 use crate::timeline::{device_traffic, timed_runs};
 
 /// Rank correlation from which on two figures go together.

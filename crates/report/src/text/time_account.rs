@@ -4,7 +4,7 @@ use fullpipe_chart::value_bar;
 use fullpipe_record::TimeAccount;
 
 use super::measurement::rounded_time;
-use crate::prelude::*;
+use super::prelude::*;
 
 /// Characters of the longest bar.
 const BAR: usize = 10;

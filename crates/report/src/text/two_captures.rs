@@ -5,8 +5,8 @@ use fullpipe_record::{
     FlowReport, OneWayDelay,
 };
 
+use super::prelude::*;
 use super::table::spark_line;
-use crate::prelude::*;
 
 /// Returns the comparison of connection `number` in two captures: losses and changes between them,
 /// delays, and their clocks. Returns nothing of one capture.
