@@ -1,7 +1,7 @@
 //! Losses that are drops of the receiving host.
 
 use fullpipe_record::{LegalVerdict, Limit, LossVerdict, Machine, Scope};
-use fullpipe_units::{BitRate, count_noun};
+use fullpipe_units::BitRate;
 
 use crate::arrivals::ReceiverSampleFigures;
 use crate::figures::SenderSampleFigures;
