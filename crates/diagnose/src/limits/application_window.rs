@@ -140,7 +140,8 @@ fn may_be_credit(evidence: &Evidence, found: &LimitFinding) -> bool {
         return false;
     }
     if evidence.sender_samples.is_empty() {
-        return matches!(found.limit_kind(), Limit::SendBuffer | Limit::Unknown);
+        return matches!(found.limit_kind(), Limit::SendBuffer | Limit::Unknown)
+            || found.verdict == SenderApplicationVerdict::Idle.into();
     }
     match found.verdict {
         LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle)

@@ -9,6 +9,7 @@ use crate::finding::LimitFinding;
 use crate::limits::capacity;
 use crate::machine::{self, DropCounter, HostDrops};
 use crate::manual_remedy::ManualRemedy;
+use crate::thresholds::MIN_OWN_DROPS;
 
 /// Finds losses that the receiving host made: it dropped a real share of what the sender sent again.
 /// A queue that stands on the path loses packets itself.
@@ -19,12 +20,12 @@ pub(crate) fn find_cause(
     let dropped = HostDrops::of_receiver(&figures.evidence.receiver_machine)?;
     // One of a pair of virtual devices counts what the other's host drops.
     let own = figures.evidence.sender_machine.device.as_ref();
-    let is_most = dropped.count >= own.map_or(0, machine::dropped_out);
+    let own = own.map_or(0, machine::dropped_out);
     let lost = figures.sent_again_in_all()?;
     let may_be = may_be_behind(found, || {
-        capacity::rtt_is_inflated(figures) && !dropped.match_losses(lost)
+        capacity::rtt_is_inflated(figures) && (own < MIN_OWN_DROPS || !dropped.match_losses(lost))
     });
-    (may_be && is_most && dropped.explain_losses(lost))
+    (may_be && dropped.count >= own && dropped.explain_losses(lost))
         .then(|| found.as_verdict(LossVerdict::ReceiverHost))
 }
 
