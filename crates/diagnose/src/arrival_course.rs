@@ -71,29 +71,32 @@ impl ArrivalCourse {
     pub(crate) fn variance_left(&self, shortest: Span, longest: Span) -> f64 {
         /// Periods for each that the length of the course distinguishes.
         const OVERSAMPLING: f64 = 6.0;
-        let (mut period, longest) = (shortest.as_secs_f64(), longest.as_secs_f64());
-        let length = self.arrivals[self.arrivals.len() - 1].at - self.arrivals[0].at;
+        let begin = self.arrivals.len().saturating_sub(MAX_PERIODIC_SAMPLES);
+        let arrivals = &self.arrivals[begin..];
+        let length = arrivals[arrivals.len() - 1].at - arrivals[0].at;
+        let (mut period, longest) = (shortest.as_secs_f64(), longest.as_secs_f64().min(length));
+        let least_step = ((longest - period) / MAX_PERIODS).max(MIN_PERIOD_STEP);
         let mut least = f64::INFINITY;
         while period > 0.0 && period <= longest {
-            least = least.min(self.variance_within_phases(period));
-            period += (period * period / length / OVERSAMPLING).max(1e-6);
+            least = least.min(variance_within_phases(arrivals, period));
+            period += (period * period / length / OVERSAMPLING).max(least_step);
         }
-        least / variance(self.arrivals.iter().map(|one| one.ahead), 1)
+        least / variance(arrivals.iter().map(|one| one.ahead), 1)
     }
+}
 
-    fn variance_within_phases(&self, period: f64) -> f64 {
-        let mut phases: [Vec<f64>; PHASES_OF_ROUND_TRIP] = Default::default();
-        for one in &self.arrivals {
-            let phase = (one.at / period).fract() * PHASES_OF_ROUND_TRIP as f64;
-            phases[phase as usize % PHASES_OF_ROUND_TRIP].push(one.ahead);
-        }
-        let used = phases.iter().filter(|phase| !phase.is_empty()).count();
-        let within = |phase: &Vec<f64>| {
-            variance(phase.iter().copied(), 1) * phase.len().saturating_sub(1) as f64
-        };
-        let all: f64 = phases.iter().map(within).sum();
-        all / self.arrivals.len().saturating_sub(used).max(1) as f64
+fn variance_within_phases(arrivals: &[Arrival], period: f64) -> f64 {
+    let mut phases: [Vec<f64>; PHASES_OF_ROUND_TRIP] = Default::default();
+    for one in arrivals {
+        let phase = (one.at / period).fract() * PHASES_OF_ROUND_TRIP as f64;
+        phases[phase as usize % PHASES_OF_ROUND_TRIP].push(one.ahead);
     }
+    let used = phases.iter().filter(|phase| !phase.is_empty()).count();
+    let all: f64 = phases
+        .iter()
+        .map(|phase| variance(phase.iter().copied(), 1) * phase.len().saturating_sub(1) as f64)
+        .sum();
+    all / arrivals.len().saturating_sub(used).max(1) as f64
 }
 
 fn arrival(sample: &Sample) -> Option<Arrival> {
@@ -132,6 +135,13 @@ fn variance(figures: impl Iterator<Item = f64> + Clone, lost: usize) -> f64 {
     let squares: f64 = figures.map(|figure| (figure - mean).powi(2)).sum();
     squares / count.saturating_sub(lost).max(1) as f64
 }
+
+/// Samples, the last ones, in which periods are sought, and about the most periods that are
+/// tried: a judgement takes a bounded time whatever the length of the transfer and its round trips.
+const MAX_PERIODIC_SAMPLES: usize = 1000;
+const MAX_PERIODS: f64 = 40_000.0;
+/// The least step from one period to the next, in seconds.
+const MIN_PERIOD_STEP: f64 = 1e-6;
 
 /// Times without data ÷ the unevenness of what came, from which bursts are short.
 const SHORT_BURSTS: f64 = 1.5;
