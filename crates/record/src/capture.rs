@@ -232,7 +232,8 @@ pub struct CaptureEvidence {
     pub sender_offers_scale: Option<bool>,
     /// True if the receiver's SYN offers to scale windows, `None` where it was not captured.
     pub receiver_offers_scale: Option<bool>,
-    /// The work of a device on the receiver's windows between two captures; `None` of one capture.
+    /// The work of a device on the receiver's windows: between two captures, or as a SYN in which it
+    /// overwrote the scale with padding shows it in one; `None` where neither does.
     pub window_edit: Option<WindowEdit>,
     /// Segment size (MSS) that a SYN announced before and behind a device that lowered it, as two
     /// captures show it.
