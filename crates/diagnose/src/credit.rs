@@ -147,8 +147,8 @@ fn receiver_vote(now: &Sample, rtt: Span) -> Option<bool> {
     is_silent.then_some(goes_with)
 }
 
-/// Returns true if the rate is what credit allows, within the bounds of all windows above TCP.
-fn is_reached(rate: BitRate, allowed: BitRate) -> bool {
+/// Returns true if the rate is what a window above TCP allows, within the bounds of all of them.
+pub(crate) fn is_reached(rate: BitRate, allowed: BitRate) -> bool {
     allowed > BitRate::ZERO
         && (MIN_CHANNEL_FILL..=MAX_CHANNEL_FILL).contains(&rate.relative_to(allowed))
 }

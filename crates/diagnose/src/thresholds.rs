@@ -501,6 +501,11 @@ pub(crate) const REPEATED_TIMES: f64 = 0.12;
 pub(crate) const SHORTEST_PERIOD: Span = Span::from_millis(9);
 /// The longest of them.
 pub(crate) const LONGEST_PERIOD: Span = Span::from_millis(300);
+/// Parts of a round trip between which a time is no round trip: up to the first, and from the second
+/// to the third, as two round trips are one of a window, too.
+pub(crate) const BELOW_ROUND_TRIP: f64 = 0.9;
+pub(crate) const ABOVE_ROUND_TRIP: f64 = 1.3;
+pub(crate) const BELOW_TWO_ROUND_TRIPS: f64 = 1.8;
 /// Round trips without data that no window explains, beside the clock's tick.
 pub(crate) const LONG_SILENCE: f64 = 1.2;
 /// Share of the snapshots in such silences that shows them.

@@ -11,13 +11,13 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::advice::RemedyAdvice;
-use crate::credit::ProgramCredit;
+use crate::credit::{ProgramCredit, is_reached};
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
 use crate::limits::LimitFacts;
 use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row};
-use crate::thresholds::{FULLY_TUNED_SHARE, MAX_CHANNEL_FILL, MAX_FRAMED_WINDOW, MIN_CHANNEL_FILL};
+use crate::thresholds::{FULLY_TUNED_SHARE, MAX_FRAMED_WINDOW, MIN_CHANNEL_FILL};
 
 /// Programs that have OpenSSH's window; by version, a server's part has a name of its own.
 const SSH: [&str; 7] = [
@@ -120,8 +120,7 @@ fn full_channel(
         found.limit_kind(),
         Limit::SenderApplication | Limit::ReceiverApplication | Limit::Unknown
     ) || (found.limit_kind() == Limit::SendBuffer && found.is_one_of_several);
-    let ceiling = window_ceiling(evidence, rtt).filter(|ceiling| *ceiling > BitRate::ZERO)?;
-    let held = (MIN_CHANNEL_FILL..=MAX_CHANNEL_FILL).contains(&rate.relative_to(ceiling));
+    let held = is_reached(rate, window_ceiling(evidence, rtt)?);
     // The receiving end grants the window. Of nothing found there is no share, but the program did
     // not do this by half.
     let share = if found.limit_kind() == Limit::Unknown {
@@ -247,18 +246,22 @@ pub(crate) fn ceiling_of(
     rtt: Option<Span>,
     credit: Option<ProgramCredit>,
 ) -> Option<BitRate> {
-    let is_channel = matches!(
+    let is_of_credit = matches!(
         found.verdict,
-        LegalVerdict::ApplicationWindow(
-            ApplicationWindowVerdict::SshChannelOfReceiver
-                | ApplicationWindowVerdict::SshChannelOfSender
-        )
+        LegalVerdict::ApplicationWindow(verdict) if !is_ssh_channel(verdict)
     );
-    let of_credit =
-        credit.filter(|_| found.limit_kind() == Limit::ApplicationWindow && !is_channel);
-    of_credit
+    credit
+        .filter(|_| is_of_credit)
         .map(|credit| credit.allowed)
         .or_else(|| window_ceiling(evidence, rtt))
+}
+
+const fn is_ssh_channel(verdict: ApplicationWindowVerdict) -> bool {
+    matches!(
+        verdict,
+        ApplicationWindowVerdict::SshChannelOfSender
+            | ApplicationWindowVerdict::SshChannelOfReceiver
+    )
 }
 
 fn known_program(evidence: &Evidence) -> Option<&'static Application> {
@@ -307,12 +310,7 @@ impl ApplicationWindowFacts {
         rtt: Option<Span>,
         credit: Option<ProgramCredit>,
     ) -> Self {
-        let is_channel = matches!(
-            verdict,
-            ApplicationWindowVerdict::SshChannelOfSender
-                | ApplicationWindowVerdict::SshChannelOfReceiver
-        );
-        let of_program = known_program(evidence).filter(|_| is_channel);
+        let of_program = known_program(evidence).filter(|_| is_ssh_channel(verdict));
         let found = LimitFinding::new(verdict, Ratio::ONE);
         Self {
             verdict,

@@ -18,7 +18,8 @@ pub(crate) fn find_cause(
     found: &LimitFinding,
 ) -> Option<LimitFinding> {
     let dropped = HostDrops::of_receiver(&figures.evidence.receiver_machine)?;
-    // One of a pair of virtual devices counts what the other's host drops.
+    // One of a pair of virtual devices counts what the other's host drops: then the sender has a
+    // queue of its own, which stands and loses none of it.
     let own = figures.evidence.sender_machine.device.as_ref();
     let own = own.map_or(0, machine::dropped_out);
     let lost = figures.sent_again_in_all()?;

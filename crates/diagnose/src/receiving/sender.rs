@@ -11,10 +11,10 @@ use crate::arrivals::{ReceiverSampleFigures, counter_growth};
 use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
 use crate::thresholds::{
-    ACKNOWLEDGED_PAIRS, CLOCK_TICK, EVEN_SHARE, EVEN_TIME, LONG_SILENCE, LONGER_ROUND_TRIP,
-    LONGEST_PERIOD, MAX_TRAIN_SEGMENTS, MIN_IDLE_SHARE, MIN_LONG_SILENCES,
-    MIN_RETRANSMISSION_TIMEOUT, REPEATED_COURSE, REPEATED_TIMES, SAME_TRAINS, SHORTEST_PERIOD,
-    SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
+    ABOVE_ROUND_TRIP, ACKNOWLEDGED_PAIRS, BELOW_ROUND_TRIP, BELOW_TWO_ROUND_TRIPS, CLOCK_TICK,
+    EVEN_SHARE, EVEN_TIME, LONG_SILENCE, LONGER_ROUND_TRIP, LONGEST_PERIOD, MAX_TRAIN_SEGMENTS,
+    MIN_IDLE_SHARE, MIN_LONG_SILENCES, MIN_RETRANSMISSION_TIMEOUT, REPEATED_COURSE, REPEATED_TIMES,
+    SAME_TRAINS, SHORTEST_PERIOD, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
 };
 
 /// Finds a sender that is often silent for longer than a round trip, though not for as long as a
@@ -173,8 +173,11 @@ impl ReceiverSampleFigures<'_> {
         };
         let away = self.share_of_silences(rtt, course);
         let others = [
-            (SHORTEST_PERIOD, rtt.scale_by(0.9)),
-            (rtt.scale_by(1.3), rtt.scale_by(1.8).min(LONGEST_PERIOD)),
+            (SHORTEST_PERIOD, rtt.scale_by(BELOW_ROUND_TRIP)),
+            (
+                rtt.scale_by(ABOVE_ROUND_TRIP),
+                rtt.scale_by(BELOW_TWO_ROUND_TRIPS).min(LONGEST_PERIOD),
+            ),
         ];
         self.is_a_little_inflated()
             || away.is_some_and(|away| away.get() >= MIN_LONG_SILENCES)
