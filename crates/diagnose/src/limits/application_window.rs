@@ -166,49 +166,44 @@ fn has_tunable_buffer(evidence: &Evidence) -> bool {
 /// connection.
 fn known_protocol(evidence: &Evidence, size: ByteCount) -> Option<ApplicationWindowVerdict> {
     let program = evidence.program.as_deref();
-    let runs = |programs: &[&str]| program.is_some_and(|program| programs.contains(&program));
-    let listens = |ports: &[u16]| {
-        let ends = ports_of_ends(evidence);
-        ends.is_some_and(|ends| ends.iter().any(|port| ports.contains(port)))
-    };
-    let is_ssh = runs(&SSH) || (listens(&SSH_PORTS) && !runs(&SFTP));
+    let [runs_ssh, is_sftp, runs_smb, runs_http2] = [&SSH[..], &SFTP, &SMB, &HTTP2]
+        .map(|programs| program.is_some_and(|program| programs.contains(&program)));
+    let ends = ports_of_ends(evidence);
+    let [on_ssh, on_smb, on_http2] = [&SSH_PORTS[..], &SMB_PORTS, &HTTP2_PORTS]
+        .map(|ports| ends.is_some_and(|ends| ends.iter().any(|port| ports.contains(port))));
+    let is_ssh = runs_ssh || (on_ssh && !is_sftp);
     let channel = find_application("ssh").and_then(|ssh| ssh.window)?;
     let asks = client_end(evidence) == At::Sender;
     match () {
         () if is_ssh && size >= channel.scale_by(MIN_CHANNEL_FILL) => {
             Some(ApplicationWindowVerdict::SshChannelOfReceiver)
         }
-        () if (is_ssh || runs(&SFTP)) && asks => Some(ApplicationWindowVerdict::SftpOfSender),
-        () if is_ssh || runs(&SFTP) => Some(ApplicationWindowVerdict::SftpOfReceiver),
-        () if runs(&SMB) || listens(&SMB_PORTS) => Some(if asks {
+        () if (is_ssh || is_sftp) && asks => Some(ApplicationWindowVerdict::SftpOfSender),
+        () if is_ssh || is_sftp => Some(ApplicationWindowVerdict::SftpOfReceiver),
+        () if runs_smb || on_smb => Some(if asks {
             ApplicationWindowVerdict::SmbOfSender
         } else {
             ApplicationWindowVerdict::SmbOfReceiver
         }),
-        () if runs(&HTTP2) || listens(&HTTP2_PORTS) => Some(ApplicationWindowVerdict::Http2),
+        () if runs_http2 || on_http2 => Some(ApplicationWindowVerdict::Http2),
         () => None,
     }
 }
 
 /// Returns the ports of the sender and the receiver.
 fn ports_of_ends(evidence: &Evidence) -> Option<[u16; 2]> {
-    let of_sockets = || {
-        let of_sender = evidence.sender_sockets.first();
-        let socket = of_sender.or(evidence.receiver_sockets.first())?;
-        let [local, remote] =
-            [&socket.local, &socket.remote].map(|end| end.parse::<SocketAddr>().ok());
-        let ports = [local?.port(), remote?.port()];
-        let [local, remote] = ports;
-        Some(if of_sender.is_some() {
-            ports
-        } else {
-            [remote, local]
-        })
-    };
-    match &evidence.capture {
-        Some(capture) => capture.ports,
-        None => of_sockets(),
+    if let Some(capture) = &evidence.capture {
+        return capture.ports;
     }
+    let of_sender = evidence.sender_sockets.first();
+    let socket = of_sender.or(evidence.receiver_sockets.first())?;
+    let [local, remote] = [&socket.local, &socket.remote].map(|end| end.parse::<SocketAddr>().ok());
+    let [local, remote] = [local?.port(), remote?.port()];
+    Some(if of_sender.is_some() {
+        [local, remote]
+    } else {
+        [remote, local]
+    })
 }
 
 /// Returns the end that asks: the one whose port is not that of a service, the higher one where
@@ -226,10 +221,9 @@ fn client_end(evidence: &Evidence) -> At {
 fn is_initial_http2(most: Option<ByteCount>) -> bool {
     let initial = find_application("HTTP/2").and_then(|http2| http2.window);
     // A byte of the sequence space is the SYN's.
-    let is_initial = |(most, initial): (ByteCount, ByteCount)| {
+    most.zip(initial).is_some_and(|(most, initial)| {
         most + ByteCount::new(1) >= initial && most <= initial.scale_by(MAX_FRAMED_WINDOW)
-    };
-    most.zip(initial).is_some_and(is_initial)
+    })
 }
 
 /// Returns the rate that the windows of all channels allow together; `None` where the program is

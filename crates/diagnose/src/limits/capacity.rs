@@ -4,12 +4,11 @@ use fullpipe_record::{
     At, CapacityVerdict, Change, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, Remedy,
     Sample, Scope, TransferProgress,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{BitRate, Ratio, SegCount, Span};
 
 use crate::advice::RemedyAdvice;
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
-use crate::flow::SenderStream;
 use crate::limits::fallen_rate::{self, FallenRate};
 use crate::limits::loss::loss_window;
 use crate::limits::{LimitFacts, flow_limit, half_duplex, pacing};
@@ -20,7 +19,6 @@ use crate::path::{
     self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend, rtt_trend,
     stated_capacity, time_on_the_line,
 };
-use crate::snapshot::JudgedSample;
 use crate::text::{self, BasicFacts, Row, time_text};
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, DEFAULT_QUEUE_PACKETS, FLAT_RATE_FACTOR, FULL_PIPE_SHARE,
@@ -52,9 +50,10 @@ pub(crate) fn queue_behind_window(figures: &SenderSampleFigures) -> Option<Limit
     let echoes = figures.evidence.loaded_rtt.zip(inflated_rtt(figures));
     // Without echo requests a rate that wavers shows that it is the sender's own bursts that wait.
     let others_wait_too = echoes.map_or_else(|| is_flat(figures), |(rtt, most)| rtt > most);
-    let is_full = || exceeds_the_pipe(outstanding, in_the_pipe, || is_flat(figures));
-    (rtt_is_inflated(figures) && others_wait_too && is_full())
-        .then(|| LimitFinding::new(CapacityVerdict::Link, time_inflated(figures)))
+    (rtt_is_inflated(figures)
+        && others_wait_too
+        && exceeds_the_pipe(outstanding, in_the_pipe, || is_flat(figures)))
+    .then(|| LimitFinding::new(CapacityVerdict::Link, time_inflated(figures)))
 }
 
 /// Finds a bottleneck that is full, and not with this transfer alone: it carries clearly less of it
@@ -68,7 +67,9 @@ pub(crate) fn behind_on_path(
     let in_a_queue = found.verdict == LossVerdict::ShallowQueue.into();
     let shared = match (found.limit_kind(), stated_capacity(figures)) {
         (Limit::Capacity, Some(stated)) => figures.rate < stated.scale_by(SHARED_PIPE_SHARE),
-        (_, Some(stated)) if in_a_queue && waits_behind_others(figures, stated) => true,
+        (_, Some(stated)) if in_a_queue && waits_behind_others(figures, stated) == Some(true) => {
+            true
+        }
         (Limit::Capacity | Limit::Loss, _) => {
             queue_before_the_load(figures.evidence, figures.idle_rtt)
         }
@@ -79,35 +80,32 @@ pub(crate) fn behind_on_path(
 
 /// Returns true if packets wait longer before losses than a short queue keeps them, though the data
 /// is far slower than the link then: packets of others wait there, too. While a queue of its own
-/// stands, a sender has the whole link.
-fn waits_behind_others(figures: &SenderSampleFigures, stated: BitRate) -> bool {
-    let waits = || {
-        let idle = figures.idle_rtt?;
-        let wait = losses::usual_rtt_before(&figures.flows)?.saturating_sub(idle);
-        let least = stated
-            .time_for(figures.mss? * PACKETS_OF_SHORT_QUEUE)
-            .max(idle.scale_by(MIN_WAIT_BEHIND_OTHERS));
-        let before =
-            losses::usual_rate_before(&figures.flows)?.scale_by(f64::from(figures.stream_count()));
-        Some(wait > least && before.max(figures.rate) < stated.scale_by(SHARED_PIPE_SHARE))
-    };
-    waits() == Some(true)
+/// stands, a sender has the whole link. `None` where one of these figures is not known.
+fn waits_behind_others(figures: &SenderSampleFigures, stated: BitRate) -> Option<bool> {
+    let idle = figures.idle_rtt?;
+    let wait = losses::usual_rtt_before(&figures.flows)?.saturating_sub(idle);
+    let least = stated
+        .time_for(figures.mss? * PACKETS_OF_SHORT_QUEUE)
+        .max(idle.scale_by(MIN_WAIT_BEHIND_OTHERS));
+    let before =
+        losses::usual_rate_before(&figures.flows)?.scale_by(f64::from(figures.stream_count()));
+    Some(wait > least && before.max(figures.rate) < stated.scale_by(SHARED_PIPE_SHARE))
 }
 
-fn is_flat(figures: &SenderSampleFigures) -> bool {
-    let of_flow = |flow: &SenderStream| {
+/// Returns true if each stream carries data at one rate throughout.
+pub(crate) fn is_flat(figures: &SenderSampleFigures) -> bool {
+    figures.flows.iter().all(|flow| {
         let samples: Vec<&Sample> = flow
             .snapshots
             .iter()
             .map(|snapshot| snapshot.sample)
             .collect();
         path::is_flat(&samples, |sample| sample.tcp.bytes_acked, figures.mss)
-    };
-    figures.flows.iter().all(of_flow)
+    })
 }
 
 pub(crate) fn full_bottleneck(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
-    if rtt_is_inflated(figures) && !rate_grows_with_window(figures) {
+    if rtt_is_inflated(figures) && rate_grows_with_window(figures) != Some(true) {
         return Some(LimitFinding::new(
             CapacityVerdict::Link,
             time_inflated(figures),
@@ -115,7 +113,7 @@ pub(crate) fn full_bottleneck(figures: &SenderSampleFigures, held: Ratio) -> Opt
     }
     (more_window_gives_no_more(figures)
         || bbr_found_no_more(figures)
-        || queue_never_empties(figures))
+        || queue_never_empties(figures) == Some(true))
     .then(|| LimitFinding::new(CapacityVerdict::Link, held))
 }
 
@@ -164,67 +162,64 @@ fn time_inflated(figures: &SenderSampleFigures) -> Ratio {
 
 /// Returns true if even the shortest round trips under load, TCP's and those of echo requests, are
 /// clearly longer than the longest of the idle path: the bottleneck has something to send at any
-/// time.
-fn queue_never_empties(figures: &SenderSampleFigures) -> bool {
-    let queued = || {
-        let idle = figures
-            .evidence
-            .idle_spread
-            .filter(|idle| idle.count >= MIN_ECHOES)?;
-        let queued = idle.p99.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
-        let shortest = figures
-            .snapshots()
-            .filter_map(|snapshot| snapshot.sample.tcp.rtt)
-            .min()?;
-        Some(shortest > queued && figures.evidence.loaded_rtt? > queued)
-    };
-    queued() == Some(true)
+/// time. `None` where one of these times is not known.
+fn queue_never_empties(figures: &SenderSampleFigures) -> Option<bool> {
+    let idle = figures
+        .evidence
+        .idle_spread
+        .filter(|idle| idle.count >= MIN_ECHOES)?;
+    let queued = idle.p99.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
+    Some(shortest_rtt(figures)? > queued && figures.evidence.loaded_rtt? > queued)
+}
+
+/// Returns the shortest round trip of the judged part, as TCP measured it.
+fn shortest_rtt(figures: &SenderSampleFigures) -> Option<Span> {
+    figures
+        .snapshots()
+        .filter_map(|snapshot| snapshot.sample.tcp.rtt)
+        .min()
 }
 
 /// Returns true if the window grew and the rate did not: the added data waits in a queue.
 fn more_window_gives_no_more(figures: &SenderSampleFigures) -> bool {
-    let grew = |size: fn(&JudgedSample) -> Option<ByteCount>| {
-        mean_trend(figures, size).is_some_and(|trend| trend >= GROWN_WINDOW_FACTOR)
-    };
-    let pipe = |snapshot: &JudgedSample| snapshot.sample.pipe_bytes();
-    (grew(|snapshot| snapshot.cwnd)
-        && grew(pipe)
-        && rate_trend(figures).is_some_and(|trend| trend <= FLAT_RATE_FACTOR))
-        || round_trips_grow_with_window(figures)
+    let window = mean_trend(figures, |snapshot| snapshot.cwnd);
+    let in_pipe = mean_trend(figures, |snapshot| snapshot.sample.pipe_bytes());
+    let both_grew = [window, in_pipe]
+        .into_iter()
+        .all(|trend| trend.is_some_and(|trend| trend >= GROWN_WINDOW_FACTOR));
+    (both_grew && rate_trend(figures).is_some_and(|trend| trend <= FLAT_RATE_FACTOR))
+        || round_trips_grow_with_window(figures) == Some(true)
 }
 
 /// Returns true if what the window grew by shows in the rate alone, nothing was lost, and packets
 /// met no queue at times, neither before the load nor under it: where round trips are long then, it
-/// is the path that became longer.
-fn rate_grows_with_window(figures: &SenderSampleFigures) -> bool {
-    let trends = || {
-        let window = mean_trend(figures, |snapshot| snapshot.cwnd)
-            .filter(|trend| *trend >= GROWN_WINDOW_FACTOR)?;
-        let shortest = figures
-            .snapshots()
-            .filter_map(|snapshot| snapshot.sample.tcp.rtt)
-            .min()?;
-        let empty = figures.idle_rtt?.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
-        Some(rate_trend(figures)? >= window * CLEARLY_LOWER_SHARE && shortest <= empty)
-    };
+/// is the path that became longer. `None` of a window that did not grow, or without these figures.
+fn rate_grows_with_window(figures: &SenderSampleFigures) -> Option<bool> {
+    let window = mean_trend(figures, |snapshot| snapshot.cwnd)
+        .filter(|trend| *trend >= GROWN_WINDOW_FACTOR)?;
+    let empty = figures.idle_rtt?.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
     let lost = figures
         .retransmitted_segments()
         .is_some_and(|lost| lost.again > 0);
-    !lost && trends() == Some(true) && !queue_before_the_load(figures.evidence, figures.idle_rtt)
+    Some(
+        !lost
+            && rate_trend(figures)? >= window * CLEARLY_LOWER_SHARE
+            && shortest_rtt(figures)? <= empty
+            && !queue_before_the_load(figures.evidence, figures.idle_rtt),
+    )
 }
 
-/// Returns true if what the window grew by shows in the round trips, and not in the rate.
-fn round_trips_grow_with_window(figures: &SenderSampleFigures) -> bool {
-    let trends = || {
-        let window = mean_trend(figures, |snapshot| snapshot.cwnd)
-            .filter(|trend| *trend >= GROWN_WITH_RTT_FACTOR)?;
-        let queue = rtt_trend(figures)? - 1.0;
-        Some(
-            queue >= (window - 1.0) * RTT_SHARE_OF_GROWTH
-                && rate_trend(figures)? <= FLAT_RATE_FACTOR,
-        )
-    };
-    !figures.is_bbr() && trends() == Some(true)
+/// Returns true if what the window grew by shows in the round trips, and not in the rate; `None` of
+/// a window that did not grow, or without these figures.
+fn round_trips_grow_with_window(figures: &SenderSampleFigures) -> Option<bool> {
+    let window = mean_trend(figures, |snapshot| snapshot.cwnd)
+        .filter(|trend| *trend >= GROWN_WITH_RTT_FACTOR)?;
+    let queue = rtt_trend(figures)? - 1.0;
+    Some(
+        !figures.is_bbr()
+            && queue >= (window - 1.0) * RTT_SHARE_OF_GROWTH
+            && rate_trend(figures)? <= FLAT_RATE_FACTOR,
+    )
 }
 
 /// Returns true if BBR found no more. It probes for more a quarter above its pace every eight round
@@ -254,16 +249,12 @@ pub(crate) fn too_much_for_bbr(figures: &SenderSampleFigures) -> bool {
 fn time_at(figures: &SenderSampleFigures, enough: BitRate) -> Ratio {
     let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
     let rtt = figures.rtt.unwrap_or_default();
+    let window = TransferProgress::rate_window(rtt);
     let part = judged_part(figures, &progress);
-    let within = |at: Span| {
-        part.is_some_and(|(start, end)| {
-            at >= start + TransferProgress::rate_window(rtt) && at <= end
-        })
-    };
-    let rates = progress.windowed_rates(rtt);
-    let votes = rates
+    let votes = progress
+        .windowed_rates(rtt)
         .into_iter()
-        .filter(|(at, _)| within(*at))
+        .filter(|(at, _)| part.is_some_and(|(start, end)| (start + window..=end).contains(at)))
         .map(|(_, rate)| Some(rate >= enough));
     // Too short for a single window, the part is judged as a whole, by its mean.
     share_of_votes(votes).unwrap_or(Ratio::ONE)
@@ -457,9 +448,9 @@ fn longer_queue(advice: &RemedyAdvice) -> Option<Remedy> {
     /// Disciplines without a limit but the device's.
     const WITHOUT_A_LIMIT: [&str; 2] = ["mq", "pfifo_fast"];
     let device = advice.own_device()?;
-    let has_no_limit = |kind: &str| WITHOUT_A_LIMIT.contains(&kind);
-    let counts =
-        !device.qdiscs.is_empty() && device.qdiscs.iter().all(|qdisc| has_no_limit(&qdisc.kind));
+    let mut qdiscs = device.qdiscs.iter();
+    let counts = !device.qdiscs.is_empty()
+        && qdiscs.all(|qdisc| WITHOUT_A_LIMIT.contains(&qdisc.kind.as_str()));
     let (name, length) = (&device.name, device.queue_length.filter(|_| counts)?);
     let packets = SegCount::new((length * NEXT_SIZE_FACTOR).get().max(DEFAULT_QUEUE_PACKETS));
     let why = format!(

@@ -6,7 +6,6 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use crate::advice::RemedyAdvice;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
-use crate::flow::SenderStream;
 use crate::limits::{LimitFacts, loss, receive_window};
 use crate::losses;
 use crate::manual_remedy::ManualRemedy;
@@ -29,27 +28,32 @@ pub(crate) fn held_without_loss(
 /// already (RFC 2883), or the kernel saw some overtake others. Where nothing was retransmitted,
 /// nothing late was taken for lost.
 fn is_reordered(figures: &SenderSampleFigures) -> bool {
-    let total = |count: fn(&TcpInfo) -> Option<SegCount>| -> u64 {
-        let of_flows = figures
-            .flows
+    let again = total_of_flows(figures, |tcp| tcp.total_retrans) as f64;
+    let needless = total_of_flows(figures, |tcp| tcp.dsack_dups);
+    let seen = total_of_flows(figures, |tcp| tcp.reorder_events);
+    again > 0.0
+        && [(needless, MIN_NEEDLESS_SHARE), (seen, MIN_REORDERED_SHARE)]
             .iter()
-            .filter_map(|flow| count(&flow.whole.last()?.tcp));
-        of_flows.fold(0, |sum, more| sum.saturating_add(more.get()))
-    };
-    let again = total(|tcp| tcp.total_retrans) as f64;
-    let (needless, seen) = (total(|tcp| tcp.dsack_dups), total(|tcp| tcp.reorder_events));
-    let is_share = |count: u64, share: f64| count >= MIN_REORDERED && count as f64 >= again * share;
-    again > 0.0 && (is_share(needless, MIN_NEEDLESS_SHARE) || is_share(seen, MIN_REORDERED_SHARE))
+            .any(|(count, share)| *count >= MIN_REORDERED && *count as f64 >= again * share)
+}
+
+/// Returns the last value of a counter, in the sum of all streams.
+fn total_of_flows(figures: &SenderSampleFigures, count: fn(&TcpInfo) -> Option<SegCount>) -> u64 {
+    let flows = figures.flows.iter();
+    let counts = flows.filter_map(|flow| count(&flow.whole.last()?.tcp));
+    counts.fold(0, |sum, more| sum.saturating_add(more.get()))
 }
 
 /// Finds a transfer that ended, or ran out of data, before its congestion window had grown.
 pub(crate) fn ended_early(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let (rtt, mss) = (figures.rtt?, figures.mss?);
-    let of_flow =
-        |flow: &SenderStream| is_slow_start(&flow.whole, |sample| sample.tcp.bytes_acked, mss, rtt);
+    let only_slow_start = figures
+        .flows
+        .iter()
+        .all(|flow| is_slow_start(&flow.whole, |sample| sample.tcp.bytes_acked, mss, rtt));
     let found = figures.part.is_none()
         && !figures.ever_lost()
-        && figures.flows.iter().all(of_flow)
+        && only_slow_start
         && receive_window::find_receive_window(figures).is_none();
     found.then(|| LimitFinding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
 }

@@ -100,6 +100,16 @@ enum UseOfTime {
     Stolen,
 }
 
+impl UseOfTime {
+    fn larger_of(user: f64, system: f64) -> Self {
+        if user > system {
+            Self::User
+        } else {
+            Self::System
+        }
+    }
+}
+
 /// Use of the processors over some time, as shares of it.
 struct CpuUse {
     /// The program, all its threads together, of one processor.
@@ -122,34 +132,30 @@ struct CpuUse {
 
 impl CpuUse {
     fn between_times(snapshots: &[CpuSample], from: Span, to: Span) -> Option<Self> {
-        let first = snapshots
-            .iter()
-            .rev()
-            .find(|snapshot| snapshot.at <= from)
-            .or(snapshots.first())?;
-        let last = snapshots
-            .iter()
-            .find(|snapshot| snapshot.at >= to)
-            .or(snapshots.last())?;
-        let elapsed = last.at.saturating_sub(first.at).as_secs_f64();
+        let [first, last] = samples_around(snapshots, from, to)?;
+        let elapsed = growth_between((first.at, last.at));
         if elapsed <= 0.0 {
             return None;
         }
-        let share_of = |from: Span, to: Span| to.saturating_sub(from).as_secs_f64() / elapsed;
-        let share = |of: fn(&CpuSample) -> Span| share_of(of(first), of(last));
-        let known_share =
-            |of: fn(&CpuSample) -> Option<Span>| Some(share_of(of(first)?, of(last)?));
+        let [user, system] = [(first.user, last.user), (first.system, last.system)]
+            .map(|times| growth_between(times) / elapsed);
+        let [throttled, waited, awake] = [
+            first.throttled.zip(last.throttled),
+            first.waited.zip(last.waited),
+            first.awake.zip(last.awake),
+        ]
+        .map(|times| Some(growth_between(times?) / elapsed));
         let cores = last.cores.iter().zip(&first.cores);
         let cores: Vec<CoreUse> = cores
             .map(|(last, first)| CoreUse::between_times(first, last))
             .collect();
         let busiest = cores.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
         Some(Self {
-            user: share(|snapshot| snapshot.user),
-            system: share(|snapshot| snapshot.system),
-            throttled: known_share(|snapshot| snapshot.throttled),
-            waited: known_share(|snapshot| snapshot.waited),
-            awake: known_share(|snapshot| snapshot.awake),
+            user,
+            system,
+            throttled,
+            waited,
+            awake,
             core_busy: busiest.map_or(0.0, |core| core.busy),
             core_user: busiest.map_or(0.0, |core| core.user),
             stolen: cores.iter().map(|core| core.stolen).fold(0.0, f64::max),
@@ -169,43 +175,51 @@ impl CpuUse {
         let own = self.user + self.system;
         let full_for_all = FULL_CORE_SHARE * f64::from(streams);
         let is_core_full = self.core_busy >= FULL_CORE_SHARE;
-        let by_kind = |user: f64, system: f64| {
-            if user > system {
-                UseOfTime::User
-            } else {
-                UseOfTime::System
-            }
-        };
-        let throttled = self
+        let stolen = (self.stolen >= MIN_STOLEN_SHARE).then_some(self.stolen);
+        let withheld = self
             .throttled
-            .filter(|throttled| *throttled >= MIN_THROTTLED_SHARE);
+            .filter(|throttled| *throttled >= MIN_THROTTLED_SHARE)
+            .or(stolen);
         let awake_in_all = self.waited.map(|waited| own + waited);
         let never_rests = self
             .awake
             .or(awake_in_all)
             .is_some_and(|awake| awake >= FULL_CORE_SHARE);
-        let found = if let Some(throttled) = throttled {
-            (UseOfTime::Stolen, throttled)
-        } else if self.stolen >= MIN_STOLEN_SHARE {
-            (UseOfTime::Stolen, self.stolen)
+        let larger_use = UseOfTime::larger_of(self.user, self.system);
+        let found = if let Some(withheld) = withheld {
+            (UseOfTime::Stolen, withheld)
         } else if own >= full_for_all || (own >= FULL_CORE_SHARE && is_core_full) {
-            (by_kind(self.user, self.system), own)
+            (larger_use, own)
         } else if is_core_full && never_rests {
-            (
-                by_kind(self.core_user, self.core_busy - self.core_user),
-                self.core_busy,
-            )
+            let system = self.core_busy - self.core_user;
+            let larger_use = UseOfTime::larger_of(self.core_user, system);
+            (larger_use, self.core_busy)
         } else if let Some(awake) = awake_in_all
             && never_rests
             && awake >= full_for_all
             && own >= awake - own
         {
-            (by_kind(self.user, self.system), awake)
+            (larger_use, awake)
         } else {
             return None;
         };
         Some((found.0, Ratio::new(found.1.min(1.0))))
     }
+}
+
+/// Returns the last sample before a part of the transfer and the first one after it, or those next
+/// to them within it.
+fn samples_around(snapshots: &[CpuSample], from: Span, to: Span) -> Option<[&CpuSample; 2]> {
+    let mut before = snapshots.iter().rev();
+    let mut after = snapshots.iter();
+    let first = before.find(|snapshot| snapshot.at <= from);
+    let last = after.find(|snapshot| snapshot.at >= to);
+    Some([first.or(snapshots.first())?, last.or(snapshots.last())?])
+}
+
+/// Returns the seconds by which a clock moved on from its first reading to its last one.
+fn growth_between((first, last): (Span, Span)) -> f64 {
+    last.saturating_sub(first).as_secs_f64()
 }
 
 /// Use of one processor over some time, as shares of it.
@@ -217,20 +231,19 @@ struct CoreUse {
 
 impl CoreUse {
     fn between_times(first: &CpuTime, last: &CpuTime) -> Self {
-        let spent = |of: fn(&CpuTime) -> Span| of(last).saturating_sub(of(first)).as_secs_f64();
-        let (user, system, interrupts) = (
-            spent(|core| core.user),
-            spent(|core| core.system),
-            spent(|core| core.interrupts),
-        );
-        let (stolen, idle) = (spent(|core| core.stolen), spent(|core| core.idle));
-        let all = user + system + interrupts + stolen + idle;
-        let share = |part: f64| if all > 0.0 { part / all } else { 0.0 };
-        Self {
-            busy: share(user + system + interrupts),
-            user: share(user),
-            stolen: share(stolen),
-        }
+        let [user, system, interrupts, stolen, idle] = [
+            (first.user, last.user),
+            (first.system, last.system),
+            (first.interrupts, last.interrupts),
+            (first.stolen, last.stolen),
+            (first.idle, last.idle),
+        ]
+        .map(growth_between);
+        let busy = user + system + interrupts;
+        let all = busy + stolen + idle;
+        let [busy, user, stolen] =
+            [busy, user, stolen].map(|part| if all > 0.0 { part / all } else { 0.0 });
+        Self { busy, user, stolen }
     }
 }
 
@@ -258,20 +271,21 @@ impl CpuFacts {
 impl LimitFacts for CpuFacts {
     fn sentence(&self) -> String {
         let share = self.share;
-        let full =
-            |end, by| format!("The {end}'s processor is full ({share} of one), most of it {by}.");
-        let withheld = |end| {
-            format!(
-                "The {end} lacks processor time: for {share} of the time a quota or the hypervisor withheld it."
-            )
+        let (end, place) = match self.verdict {
+            CpuVerdict::UserOfSender => ("sender", Some("in programs")),
+            CpuVerdict::UserOfReceiver => ("receiver", Some("in programs")),
+            CpuVerdict::SystemOfSender => ("sender", Some("in the kernel")),
+            CpuVerdict::SystemOfReceiver => ("receiver", Some("in the kernel")),
+            CpuVerdict::StolenOfSender => ("sender", None),
+            CpuVerdict::StolenOfReceiver => ("receiver", None),
         };
-        match self.verdict {
-            CpuVerdict::UserOfSender => full("sender", "in programs"),
-            CpuVerdict::UserOfReceiver => full("receiver", "in programs"),
-            CpuVerdict::SystemOfSender => full("sender", "in the kernel"),
-            CpuVerdict::SystemOfReceiver => full("receiver", "in the kernel"),
-            CpuVerdict::StolenOfSender => withheld("sender"),
-            CpuVerdict::StolenOfReceiver => withheld("receiver"),
+        match place {
+            Some(place) => {
+                format!("The {end}'s processor is full ({share} of one), most of it {place}.")
+            }
+            None => format!(
+                "The {end} lacks processor time: for {share} of the time a quota or the hypervisor withheld it."
+            ),
         }
     }
 

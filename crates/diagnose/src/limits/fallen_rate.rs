@@ -4,7 +4,6 @@ use fullpipe_record::{At, Scope, TransferProgress};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 use crate::figures::SenderSampleFigures;
-use crate::flow::SenderStream;
 use crate::limits::capacity::rtt_is_inflated_over;
 use crate::losses;
 use crate::manual_remedy::ManualRemedy;
@@ -121,18 +120,17 @@ impl RateSteps {
         sorted.sort_unstable();
         let [low, high] = [1, 9].map(|tenths| sorted[(sorted.len() - 1) * tenths / 10]);
         let middle = BitRate::from_bps(low.bps().midpoint(high.bps()));
-        let is_high = |rate: &BitRate| *rate >= middle;
-        let begin = self.rates.iter().position(is_high)?;
-        let fall = self.rates.iter().rposition(is_high)? + 1;
-        let highs = self.rates[begin..fall].iter().filter(|rate| is_high(rate));
-        let stays_high = highs.count() as f64 >= (fall - begin) as f64 * MIN_PLATEAU_SHARE;
-        let is_long = |steps: usize| self.step * steps as u64 >= MIN_PLATEAU_TIME;
+        let begin = self.rates.iter().position(|rate| *rate >= middle)?;
+        let fall = self.rates.iter().rposition(|rate| *rate >= middle)? + 1;
+        let before = self.rates[begin..fall].iter();
+        let highs = before.filter(|rate| **rate >= middle).count();
+        let stays_high = highs as f64 >= (fall - begin) as f64 * MIN_PLATEAU_SHARE;
+        let shorter = (fall - begin).min(self.rates.len() - fall) as u64;
         let found = stays_high
             && is_even(&self.rates[begin..fall])
             && low > BitRate::ZERO
             && high >= low.scale_by(FALLEN_RATE_FACTOR)
-            && is_long(fall - begin)
-            && is_long(self.rates.len() - fall);
+            && self.step * shorter >= MIN_PLATEAU_TIME;
         found.then_some([begin, fall])
     }
 }
@@ -154,13 +152,11 @@ fn grows(rates: &[BitRate]) -> bool {
 
 /// Returns true if a stream loses packets again and again, later than soon after `fall`.
 fn is_cut_again(figures: &SenderSampleFigures, fall: Span) -> bool {
-    let later = |flow: &SenderStream| {
-        losses::recoveries_of(flow.samples_from(fall + SOON_AFTER_FIRST_LOSS))
-    };
+    let later = fall + SOON_AFTER_FIRST_LOSS;
     figures
         .flows
         .iter()
-        .any(|flow| later(flow) >= MIN_RECOVERIES)
+        .any(|flow| losses::recoveries_of(flow.samples_from(later)) >= MIN_RECOVERIES)
 }
 
 fn median_rate(rates: &[BitRate]) -> BitRate {

@@ -1,15 +1,15 @@
 //! A bound of each connection, which several of them multiply.
 
 use fullpipe_record::{
-    At, CapacityVerdict, Change, LegalVerdict, Limit, LossVerdict, Remedy, Sample, Scope,
+    At, CapacityVerdict, Change, LegalVerdict, Limit, LossVerdict, Remedy, Scope,
 };
-use fullpipe_units::{BitRate, ByteCount, median};
+use fullpipe_units::{ByteCount, median};
 
 use crate::advice::RemedyAdvice;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
-use crate::flow::SenderStream;
-use crate::path::{is_flat, stated_capacity};
+use crate::limits::capacity;
+use crate::path::stated_capacity;
 use crate::thresholds::{
     AT_KNOWN_FLOW_LIMIT, KNOWN_FLOW_LIMITS, MAX_STREAMS, MIN_POLICED_FLOWS, NEXT_SIZE_FACTOR,
     SAME_RATE_OF_FLOWS, SHARED_PIPE_SHARE,
@@ -28,16 +28,16 @@ pub(crate) fn find_flow_limit(
         let is_alike = if is_policed {
             figures.flows.len() >= MIN_POLICED_FLOWS
         } else {
-            found.limit_kind() != Limit::Loss
-                && figures.flows.iter().all(|flow| is_even(figures, flow))
+            found.limit_kind() != Limit::Loss && capacity::is_flat(figures)
         };
         let other = if is_policed {
             found.verdict
         } else {
             CapacityVerdict::Shared.into()
         };
-        let is_bound =
-            figures.rate < stated.scale_by(SHARED_PIPE_SHARE) && is_alike && have_one_rate(figures);
+        let is_bound = figures.rate < stated.scale_by(SHARED_PIPE_SHARE)
+            && is_alike
+            && have_one_rate(figures) == Some(true);
         return is_bound.then(|| {
             found
                 .as_verdict(CapacityVerdict::PerFlowLimit)
@@ -49,33 +49,17 @@ pub(crate) fn find_flow_limit(
         .then(|| found.clone().add_alternative(CapacityVerdict::PerFlowLimit))
 }
 
-/// Returns true if each stream carries as much as the others.
-fn have_one_rate(figures: &SenderSampleFigures) -> bool {
-    let carried =
-        |flow: &SenderStream| flow.counter_growth(|tcp| tcp.bytes_acked.map(ByteCount::get));
-    let Some(mut sizes) = figures
+/// Returns true if each stream carries as much as the others; `None` where it is not known how much
+/// one of them carries.
+fn have_one_rate(figures: &SenderSampleFigures) -> Option<bool> {
+    let sizes: Vec<u64> = figures
         .flows
         .iter()
-        .map(carried)
-        .collect::<Option<Vec<u64>>>()
-    else {
-        return false;
-    };
-    sizes.sort_unstable();
-    let (Some(least), Some(most)) = (sizes.first(), sizes.last()) else {
-        return false;
-    };
-    let middle = median(sizes.clone()).unwrap_or(0) as f64;
-    middle > 0.0 && (most - least) as f64 <= middle * SAME_RATE_OF_FLOWS
-}
-
-fn is_even(figures: &SenderSampleFigures, flow: &SenderStream) -> bool {
-    let samples: Vec<&Sample> = flow
-        .snapshots
-        .iter()
-        .map(|snapshot| snapshot.sample)
-        .collect();
-    is_flat(&samples, |sample| sample.tcp.bytes_acked, figures.mss)
+        .map(|flow| flow.counter_growth(|tcp| tcp.bytes_acked.map(ByteCount::get)))
+        .collect::<Option<_>>()?;
+    let spread = sizes.iter().max()? - sizes.iter().min()?;
+    let middle = median(sizes)? as f64;
+    Some(middle > 0.0 && spread as f64 <= middle * SAME_RATE_OF_FLOWS)
 }
 
 /// Returns true if one stream has an even rate that is known as the most of a connection, and
@@ -83,20 +67,16 @@ fn is_even(figures: &SenderSampleFigures, flow: &SenderStream) -> bool {
 fn is_at_known_limit(figures: &SenderSampleFigures) -> bool {
     let device = figures.evidence.sender_machine.device.as_ref();
     let of_device = device.and_then(|device| device.speed);
-    let is_above = |limit: BitRate| {
+    let slowest = [of_device, stated_capacity(figures)]
+        .into_iter()
+        .flatten()
+        .min();
+    let is_at_limit = KNOWN_FLOW_LIMITS.iter().any(|limit| {
         let bound = limit.scale_by(1.0 / SHARED_PIPE_SHARE);
-        let slowest = [of_device, stated_capacity(figures)]
-            .into_iter()
-            .flatten()
-            .min();
-        slowest.is_none_or(|slowest| slowest >= bound)
-    };
-    let reaches = |limit: &BitRate| {
-        AT_KNOWN_FLOW_LIMIT.contains(&figures.rate.relative_to(*limit)) && is_above(*limit)
-    };
-    figures.stream_count() == 1
-        && KNOWN_FLOW_LIMITS.iter().any(reaches)
-        && figures.flows.iter().all(|flow| is_even(figures, flow))
+        AT_KNOWN_FLOW_LIMIT.contains(&figures.rate.relative_to(*limit))
+            && slowest.is_none_or(|slowest| slowest >= bound)
+    });
+    figures.stream_count() == 1 && is_at_limit && capacity::is_flat(figures)
 }
 
 /// Returns as many connections as fill the stated bandwidth at the present rate of each, or several

@@ -17,8 +17,9 @@ pub(crate) fn find_cause(
         CapacityVerdict::HalfDuplexOfSender,
         CapacityVerdict::HalfDuplexOfReceiver,
     ];
-    let held = |verdict: &CapacityVerdict| holds_link_back(link_of(*verdict, figures.evidence));
-    let verdict = ends.into_iter().find(held)?;
+    let verdict = ends
+        .into_iter()
+        .find(|verdict| holds_link_back(link_of(*verdict, figures.evidence)))?;
     may_be_behind(found).then(|| found.as_verdict(verdict))
 }
 

@@ -2,7 +2,7 @@
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Change, LossVerdict, Remedy, Sample, Scope};
+use fullpipe_record::{At, Change, LossVerdict, Remedy, Scope};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::advice::RemedyAdvice;
@@ -80,14 +80,16 @@ fn find_policer(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFindi
 /// may have been full until a large bucket was empty: then a later burst shows the policer, or that
 /// the sender must take its window back again and again although the queue is gone.
 fn burst_without_queue(figures: &SenderSampleFigures, rtt: Span) -> Option<losses::LossBurst> {
-    let is_empty = |rtt: Span| is_without_queue(figures, rtt) == Some(true);
-    let worst = losses::worst_burst(&figures.flows, rtt, |_| true)?;
-    let cuts = || losses::cuts_without_queue(&figures.flows, rtt, is_empty);
-    if is_empty(worst.rtt) || cuts() >= MIN_CUTS_WITHOUT_QUEUE {
+    let flows = &figures.flows;
+    let worst = losses::worst_burst(flows, rtt, |_| true)?;
+    if is_without_queue(figures, worst.rtt)
+        || losses::cuts_without_queue(flows, rtt, |rtt| is_without_queue(figures, rtt))
+            >= MIN_CUTS_WITHOUT_QUEUE
+    {
         return Some(worst);
     }
-    losses::worst_burst(&figures.flows, rtt, |burst| {
-        burst.is_first && is_empty(burst.rtt)
+    losses::worst_burst(flows, rtt, |burst| {
+        burst.is_first && is_without_queue(figures, burst.rtt)
     })
 }
 
@@ -143,7 +145,9 @@ fn come_in_large_bursts(figures: &SenderSampleFigures) -> bool {
 /// that is too short loses at one and the same window and delays what it holds, loss at random does
 /// neither.
 fn cause_of_loss(figures: &SenderSampleFigures) -> LossVerdict {
-    let met_no_queue = figures.rtt.and_then(|rtt| is_without_queue(figures, rtt)) == Some(true);
+    let met_no_queue = figures
+        .rtt
+        .is_some_and(|rtt| is_without_queue(figures, rtt));
     if figures.is_bbr() {
         return if met_no_queue && bbr_knows_the_rate(figures) {
             LossVerdict::Policer
@@ -197,15 +201,9 @@ fn queue_before_losses(figures: &SenderSampleFigures) -> bool {
 fn later_losses_fill_link(figures: &SenderSampleFigures) -> Option<bool> {
     let enough = stated_capacity(figures)
         .map(|stated| stated.scale_by(FULL_PIPE_SHARE / f64::from(figures.stream_count())));
-    let fills = |sample: &&Sample| {
-        sample
-            .tcp
-            .delivery_rate
-            .zip(enough)
-            .is_some_and(|(rate, enough)| rate >= enough)
-    };
     let later = losses::before_later_losses(&figures.flows, figures.rtt.unwrap_or_default());
-    (!later.is_empty()).then(|| later.iter().all(fills))
+    let mut rates = later.iter().map(|sample| sample.tcp.delivery_rate);
+    (!later.is_empty()).then(|| rates.all(|rate| enough.is_some() && rate >= enough))
 }
 
 /// Returns true if the packets before losses usually wait on the path.
@@ -232,19 +230,22 @@ fn bbr_knows_the_rate(figures: &SenderSampleFigures) -> bool {
 
 /// Returns true if BBR does not even probe for more than the rate that it found so.
 fn bbr_keeps_to_a_pace(figures: &SenderSampleFigures) -> bool {
-    let paces = || {
-        figures
-            .snapshots()
-            .filter_map(|snapshot| snapshot.sample.tcp.pacing_rate)
-    };
-    let [least, most] = [paces().min(), paces().max()].map(Option::unwrap_or_default);
+    let paces: Vec<BitRate> = figures
+        .snapshots()
+        .filter_map(|snapshot| snapshot.sample.tcp.pacing_rate)
+        .collect();
+    let [least, most] =
+        [paces.iter().min(), paces.iter().max()].map(|pace| pace.copied().unwrap_or_default());
     bbr_knows_the_rate(figures) && most > BitRate::ZERO && most <= least.scale_by(SAME_PACE_FACTOR)
 }
 
-/// Returns true if a round trip of `rtt` shows no queue that fills before a loss; `None` if the
-/// idle path's is not known.
-fn is_without_queue(figures: &SenderSampleFigures, rtt: Span) -> Option<bool> {
-    Some(rtt <= figures.idle_rtt?.scale_by(MAX_RTT_WITHOUT_QUEUE) + time_on_the_line(figures)?)
+/// Returns true if a round trip of `rtt` shows no queue that fills before a loss, where the idle
+/// path's is known.
+fn is_without_queue(figures: &SenderSampleFigures, rtt: Span) -> bool {
+    figures
+        .idle_rtt
+        .zip(time_on_the_line(figures))
+        .is_some_and(|(idle, line)| rtt <= idle.scale_by(MAX_RTT_WITHOUT_QUEUE) + line)
 }
 
 /// Returns true if losses came at one window. Under BBR that says nothing: its window stays the
@@ -264,15 +265,13 @@ pub(crate) fn rates_under_loss(
     figures: &SenderSampleFigures,
     lost: RetransmittedSegments,
 ) -> Option<(BitRate, BitRate)> {
-    let rate = |loss: Ratio| {
+    let [by_packet, by_episode] = [lost.segment_share(), lost.episode_ratio()].map(|loss| {
         Some(
             window::rate_of_window(loss_window(figures, loss)?, figures.rtt?)
                 .scale_by(figures.stream_count().into()),
         )
-    };
-    let by_packet = rate(lost.segment_share())?;
-    let by_episode = rate(lost.episode_ratio()).unwrap_or(by_packet);
-    Some((by_packet, by_episode.max(by_packet)))
+    });
+    Some((by_packet?, by_episode.max(by_packet)?))
 }
 
 pub(crate) fn loss_window(figures: &SenderSampleFigures, loss: Ratio) -> Option<ByteCount> {

@@ -31,9 +31,9 @@ pub(crate) fn find_cause(
         .receiver_samples
         .iter()
         .filter(|sample| (from..=to).contains(&sample.at));
-    let traced = || found.as_verdict(ReceiveWindowVerdict::MemoryPressure);
+    let traced = found.as_verdict(ReceiveWindowVerdict::MemoryPressure);
     if makes_windows_small(&evidence.receiver_machine, judged) {
-        return Some(traced());
+        return Some(traced);
     }
     let is_seen =
         evidence.receiver_machine.network.is_some() || !evidence.receiver_samples.is_empty();
@@ -43,7 +43,7 @@ pub(crate) fn find_cause(
             .flows
             .iter()
             .all(|flow| fell_to_a_few_segments(flow) == Some(true));
-    falls_to_a_few.then(|| traced().add_alternative(ReceiveWindowVerdict::WindowClamped))
+    falls_to_a_few.then(|| traced.add_alternative(ReceiveWindowVerdict::WindowClamped))
 }
 
 /// Returns true if this end's host lacks TCP memory, and that makes its window small.
@@ -59,19 +59,23 @@ fn makes_windows_small<'s>(machine: &Machine, judged: impl Iterator<Item = &'s S
     if pressed.is_some_and(|share| share.get() < MIN_LIMIT_SHARE) {
         return false;
     }
-    let is_small = |sample: &Sample| {
-        let memory = sample.memory?;
-        let allowed = if pressed.is_some() {
-            own_window(&sample.tcp)?
-        } else {
-            let most = sample.tcp.advmss? * SEGMENTS_UNDER_PRESSURE;
-            sample.tcp.rcv_ssthresh.filter(|limit| *limit <= most)?
-        };
-        let has_room = memory.rmem_alloc * 2 <= memory.rcvbuf;
-        Some(has_room && allowed * FAR_BELOW_BUFFER <= memory.rcvbuf)
-    };
-    let votes = judged.map(|sample| Some(is_small(sample) == Some(true)));
+    let is_known = pressed.is_some();
+    let votes = judged.map(|sample| Some(has_small_window(sample, is_known) == Some(true)));
     share_of_votes(votes).is_some_and(|share| share.get() >= MIN_LIMIT_SHARE)
+}
+
+/// Returns true if the window is far below a buffer that has room; where it is not known that the
+/// host lacks memory, if its limit is that of a host that does.
+fn has_small_window(sample: &Sample, is_pressure_known: bool) -> Option<bool> {
+    let memory = sample.memory?;
+    let allowed = if is_pressure_known {
+        own_window(&sample.tcp)?
+    } else {
+        let most = sample.tcp.advmss? * SEGMENTS_UNDER_PRESSURE;
+        sample.tcp.rcv_ssthresh.filter(|limit| *limit <= most)?
+    };
+    let has_room = memory.rmem_alloc * 2 <= memory.rcvbuf;
+    Some(has_room && allowed * FAR_BELOW_BUFFER <= memory.rcvbuf)
 }
 
 /// Returns true if the windows of a stream fell to the size that the kernel leaves under pressure:
@@ -80,11 +84,11 @@ fn fell_to_a_few_segments(flow: &SenderStream) -> Option<bool> {
     let last = flow.whole.last()?;
     let least = last.tcp.snd_mss? * SEGMENTS_UNDER_PRESSURE;
     let step = ByteCount::new(1_u64.checked_shl(last.tcp.snd_wscale.unwrap_or(0).into())?);
-    let is_of_that_size = |window: ByteCount| window >= least && window < least + step;
+    let that_size = least..least + step;
     let votes = flow
         .snapshots
         .iter()
-        .map(|snapshot| snapshot.window.map(is_of_that_size));
+        .map(|snapshot| Some(that_size.contains(&snapshot.window?)));
     let most = flow
         .whole
         .iter()

@@ -1,7 +1,10 @@
 //! Packets of the wrong size: too large for a link on the way, or needlessly small.
 
 use fullpipe_model::framing;
-use fullpipe_record::{At, Buffer, Change, IpVersion, Limit, MtuVerdict, Remedy, Sample, Scope};
+use fullpipe_record::{
+    At, Buffer, CaptureEvidence, Change, Evidence, IpVersion, Limit, MtuVerdict, Remedy, Sample,
+    Scope,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount};
 
 use crate::advice::RemedyAdvice;
@@ -31,10 +34,20 @@ pub(crate) fn find_cause(
         return None;
     }
     let (got, possible) = (figures.mss?, possible_mss(figures)?);
-    let efficiency =
-        |mss: ByteCount| path::payload_share(figures.evidence, mss, figures.has_timestamps()).get();
-    (efficiency(got) < efficiency(possible) * MSS_EFFICIENCY_SHARE)
+    are_needlessly_small([got, possible], figures.evidence, figures.has_timestamps())
         .then(|| found.as_verdict(MtuVerdict::MssClamped))
+}
+
+/// Returns true if segments carry clearly less of a full path as data than the largest possible
+/// ones would.
+fn are_needlessly_small(
+    got_and_possible: [ByteCount; 2],
+    evidence: &Evidence,
+    timestamps: bool,
+) -> bool {
+    let [got, possible] =
+        got_and_possible.map(|mss| path::payload_share(evidence, mss, timestamps).get());
+    got < possible * MSS_EFFICIENCY_SHARE
 }
 
 /// Finds the same from the receiving end, whose device is known.
@@ -61,21 +74,20 @@ pub(crate) fn behind_arrivals(
         .find_map(|snapshot| snapshot.tcp.timestamps)
         .unwrap_or(true);
     let possible = mtu.saturating_sub(framing::tcp_headers(IpVersion::V4, timestamps));
-    let efficiency = |mss: ByteCount| path::payload_share(evidence, mss, timestamps).get();
-    let is_small = efficiency(arrivals.mss()?) < efficiency(possible) * MSS_EFFICIENCY_SHARE;
+    let is_small = are_needlessly_small([arrivals.mss()?, possible], evidence, timestamps);
     let may_be = evidence.request.mss.is_none() && found.limit_kind() == Limit::Capacity;
     (may_be && is_small).then(|| found.as_verdict(MtuVerdict::MssClamped))
 }
 
 /// Returns the payload of the largest segment that both devices, as far as they are known, would
-/// let pass; of a capture, the one that a host offers, or that of an Ethernet where no handshake
-/// shows it.
+/// let pass.
 fn possible_mss(figures: &SenderSampleFigures) -> Option<ByteCount> {
-    /// A host that offers more has jumbo frames, which few paths carry.
-    const ETHERNET: ByteCount = ByteCount::new(1460);
-    /// Every link that carries IPv6 lets it pass (RFC 8200, 5).
-    const MIN_USUAL: ByteCount = ByteCount::new(1220);
     let evidence = figures.evidence;
+    let headers = framing::tcp_headers(IpVersion::V4, figures.has_timestamps());
+    if let Some(capture) = &evidence.capture {
+        let options = headers.saturating_sub(framing::tcp_headers(IpVersion::V4, false));
+        return Some(captured_mss(capture).saturating_sub(options));
+    }
     let devices = [
         &evidence.sender_machine.device,
         &evidence.receiver_machine.device,
@@ -85,25 +97,29 @@ fn possible_mss(figures: &SenderSampleFigures) -> Option<ByteCount> {
         .snapshots()
         .filter_map(|snapshot| snapshot.sample.tcp.path_mtu)
         .max();
-    let headers = |timestamps: bool| framing::tcp_headers(IpVersion::V4, timestamps);
-    let options = headers(figures.has_timestamps()).saturating_sub(headers(false));
-    if let Some(capture) = &evidence.capture {
-        let offered = capture.largest_mss.unwrap_or(ETHERNET);
-        // Between the ends a device may have lowered what both offered.
-        let is_lowered =
-            !matches!(capture.point, Some(At::Sender | At::Receiver)) && offered < MIN_USUAL;
-        let possible = if is_lowered {
-            ETHERNET
-        } else {
-            offered.min(ETHERNET)
-        };
-        return Some(possible.saturating_sub(options));
-    }
     let mtu = devices
         .chain(stated)
         .filter(|mtu| *mtu > ByteCount::ZERO)
         .min()?;
-    Some(mtu.saturating_sub(headers(figures.has_timestamps())))
+    Some(mtu.saturating_sub(headers))
+}
+
+/// Returns the payload, with the options of TCP, of the largest segment that a host offers in a
+/// capture, or that of an Ethernet where no handshake shows it.
+fn captured_mss(capture: &CaptureEvidence) -> ByteCount {
+    /// A host that offers more has jumbo frames, which few paths carry.
+    const ETHERNET: ByteCount = ByteCount::new(1460);
+    /// Every link that carries IPv6 lets it pass (RFC 8200, 5).
+    const MIN_USUAL: ByteCount = ByteCount::new(1220);
+    let offered = capture.largest_mss.unwrap_or(ETHERNET);
+    // Between the ends a device may have lowered what both offered.
+    let is_lowered =
+        !matches!(capture.point, Some(At::Sender | At::Receiver)) && offered < MIN_USUAL;
+    if is_lowered {
+        ETHERNET
+    } else {
+        offered.min(ETHERNET)
+    }
 }
 
 /// Finds full segments that vanish: small packets come and go, but none of a full size ever
@@ -115,37 +131,35 @@ pub(crate) fn without_progress(figures: &SenderSampleFigures) -> Option<LimitFin
         .iter()
         .filter_map(|flow| flow.whole.last().copied())
         .collect();
-    let passed = |sample: &&Sample| {
-        sample
-            .tcp
-            .bytes_acked
-            .map(|acked| Some(acked) >= sample.tcp.snd_mss)
-    };
+    let all_silent = !last.is_empty()
+        && figures.flows.iter().all(|flow| {
+            flow.silent_for(|sample| sample.tcp.bytes_acked) >= MIN_TIME_WITHOUT_PROGRESS
+        });
+    // A sender that only probes a closed window, or one of less than a segment, has nothing on the
+    // way that vanishes.
+    let all_time_out = last.iter().all(|sample| {
+        sample.outstanding_bytes() != Some(ByteCount::ZERO) && timeout_count(sample) >= MIN_TIMEOUTS
+    });
+    (no_full_segment_passed(figures, &last) && all_silent && all_time_out)
+        .then(|| LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE))
+}
+
+/// Returns true if none of a full size ever arrived, as the `last` sample of each stream and those
+/// of the receiver show it, and small packets do.
+fn no_full_segment_passed(figures: &SenderSampleFigures, last: &[&Sample]) -> bool {
+    // Its acknowledgement may have been lost.
+    let mut received = figures.evidence.receiver_samples.iter();
+    let has_arrived =
+        figures.mss.is_some() && received.any(|sample| sample.tcp.bytes_received >= figures.mss);
     // Where it is not known that none passed, only the round trips of echo requests show that small
     // packets do.
     let unknown_passes = figures.evidence.loaded_rtt.is_some();
-    // Its acknowledgement may have been lost.
-    let has_arrived =
-        |sample: &Sample| figures.mss.is_some() && sample.tcp.bytes_received >= figures.mss;
-    let only_small_ones_pass = !figures.evidence.receiver_samples.iter().any(has_arrived)
-        && last
-            .iter()
-            .all(|sample| passed(sample).map_or(unknown_passes, |passed| !passed));
-    let is_silent = |flow: &SenderStream| {
-        flow.silent_for(|sample| sample.tcp.bytes_acked) >= MIN_TIME_WITHOUT_PROGRESS
-    };
-    let all_silent = !last.is_empty() && figures.flows.iter().all(is_silent);
-    // A sender that only probes a closed window, or one of less than a segment, has nothing on the
-    // way that vanishes.
-    let all_wait = last
-        .iter()
-        .all(|sample| sample.outstanding_bytes() != Some(ByteCount::ZERO));
-    let all_time_out = all_wait
-        && last
-            .iter()
-            .all(|sample| timeout_count(sample) >= MIN_TIMEOUTS);
-    (only_small_ones_pass && all_silent && all_time_out)
-        .then(|| LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE))
+    let mut tcp = last.iter().map(|sample| &sample.tcp);
+    !has_arrived
+        && tcp.all(|tcp| {
+            tcp.bytes_acked
+                .map_or(unknown_passes, |acked| Some(acked) < tcp.snd_mss)
+        })
 }
 
 /// Returns true if a sender of which no answer was captured sends the same again when its timer

@@ -11,7 +11,6 @@ use crate::finding::LimitFinding;
 use crate::limits::{LimitFacts, capacity};
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
-use crate::snapshot::JudgedSample;
 use crate::text::{self, BasicFacts, Row, rate_text, size_text};
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, MAX_RATE_OF_DISCIPLINE, MAX_USE_BEHIND_OWN_QUEUE, MIN_LIMIT_SHARE,
@@ -23,10 +22,13 @@ use crate::thresholds::{
 /// and so may a full link that carries no more.
 pub(crate) fn by_program(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let set = max_pace(figures)?;
-    let reaches = |share: f64| figures.rate >= set.scale_by(share);
-    let is_reached = reaches(WHOLE_RATE_SHARE)
-        || (reaches(REACHED_RATE_SHARE) && !capacity::rtt_is_inflated(figures));
-    is_reached.then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+    let share = if capacity::rtt_is_inflated(figures) {
+        WHOLE_RATE_SHARE
+    } else {
+        REACHED_RATE_SHARE
+    };
+    (figures.rate >= set.scale_by(share))
+        .then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
 }
 
 /// Returns the maximum pace that the program set, all streams together; `None` where a stream has
@@ -60,7 +62,7 @@ pub(crate) fn below_window(figures: &SenderSampleFigures, held: Ratio) -> Option
 /// queue (`tcp_small_queue_check`), and waits for a discipline that holds them. Its report may not
 /// show it, as where it was removed before the end.
 pub(crate) fn held_in_host(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
-    let waits = |snapshot: &JudgedSample| {
+    let votes = figures.snapshots().map(|snapshot| {
         let is_far =
             snapshot.sample.pipe_bytes()? < snapshot.cwnd?.scale_by(MAX_USE_BEHIND_OWN_QUEUE);
         Some(
@@ -68,9 +70,8 @@ pub(crate) fn held_in_host(figures: &SenderSampleFigures, held: Ratio) -> Option
                 && snapshot.not_sent? > SEGMENT_TRAIN
                 && snapshot.fills_window(false) == Some(false),
         )
-    };
-    let waits = share_of_votes(figures.snapshots().map(waits))
-        .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    });
+    let waits = share_of_votes(votes).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let may_be = !figures.is_bbr() && figures.part.is_some();
     may_be.then(|| {
         LimitFinding::new(
@@ -83,29 +84,25 @@ pub(crate) fn held_in_host(figures: &SenderSampleFigures, held: Ratio) -> Option
 /// Returns the percent of window ÷ round trip at which the kernel paced, in slow start and after
 /// it, as its median; `None` of a part that no sample shows. A pace that was cut to the program's
 /// maximum says nothing.
-///
-/// By `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less
-/// than half of `ssthresh`.
 fn pacing_percents(figures: &SenderSampleFigures) -> [Option<u32>; 2] {
-    let samples = || {
-        figures
-            .flows
-            .iter()
-            .flat_map(|flow| &flow.whole)
-            .map(|sample| &sample.tcp)
-    };
-    let in_slow_start = |tcp: &TcpInfo| {
-        tcp.ssthresh
-            .is_none_or(|ssthresh| tcp.cwnd.is_some_and(|cwnd| cwnd * 2 < ssthresh))
-    };
     [true, false].map(|part| {
+        let flows = figures.flows.iter();
         median(
-            samples()
-                .filter(|tcp| in_slow_start(tcp) == part)
+            flows
+                .flat_map(|flow| &flow.whole)
+                .map(|sample| &sample.tcp)
+                .filter(|tcp| paces_as_in_slow_start(tcp) == part)
                 .filter_map(pacing_percent)
                 .collect(),
         )
     })
+}
+
+/// By `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less
+/// than half of `ssthresh`.
+fn paces_as_in_slow_start(tcp: &TcpInfo) -> bool {
+    tcp.ssthresh
+        .is_none_or(|ssthresh| tcp.cwnd.is_some_and(|cwnd| cwnd * 2 < ssthresh))
 }
 
 fn pacing_percent(tcp: &TcpInfo) -> Option<u32> {
@@ -157,10 +154,10 @@ fn qdisc_holds(figures: &SenderSampleFigures, qdisc: &QdiscReport) -> bool {
         framing::payload_share(mss, headers, ByteCount::ZERO)
     });
     let sent = figures.rate.scale_by(1.0 / efficiency.get());
-    let holds = |rate: BitRate| {
+    let sends_its_rate = rate_of_discipline(figures, qdisc).is_some_and(|rate| {
         (rate.scale_by(REACHED_RATE_SHARE)..=rate.scale_by(MAX_RATE_OF_DISCIPLINE)).contains(&sent)
-    };
-    waited && rate_of_discipline(figures, qdisc).is_some_and(holds)
+    });
+    waited && sends_its_rate
 }
 
 /// Returns the rate to which a queueing discipline holds all streams together: that of `fq` is for
@@ -278,35 +275,29 @@ fn higher_pace(advice: &RemedyAdvice) -> Option<Remedy> {
     ))
 }
 
+/// The settings of the pace in slow start and after it, each with its default.
+const PACING_RATIOS: [(&str, u32); 2] = [
+    ("net.ipv4.tcp_pacing_ss_ratio", SLOW_START_PACE_PERCENT),
+    ("net.ipv4.tcp_pacing_ca_ratio", PACE_PERCENT),
+];
+
 /// Returns a change back to the kernel's default share of window ÷ round trip, in the part of a
 /// transfer that showed a lower one; `None` where none did.
 fn default_pacing_ratios(advice: &RemedyAdvice) -> Option<Remedy> {
-    let [in_slow_start, after_it] = pacing_percents(advice.figures);
-    let lowered = [
-        (
-            "net.ipv4.tcp_pacing_ss_ratio",
-            in_slow_start,
-            SLOW_START_PACE_PERCENT,
-        ),
-        ("net.ipv4.tcp_pacing_ca_ratio", after_it, PACE_PERCENT),
-    ]
-    .map(|(name, seen, usual)| {
-        Some((
-            name,
-            seen.filter(|seen| is_clearly_below(*seen, usual))?,
-            usual,
-        ))
-    });
-    let seen: Vec<String> = lowered
-        .iter()
-        .flatten()
-        .map(|(name, seen, _)| format!("{seen} % ({name})"))
-        .collect();
-    let sysctl = |(name, _, usual): &(&str, u32, u32)| Change::Sysctl {
-        name: (*name).to_owned(),
-        value: usual.to_string(),
-    };
-    let changes: Vec<Change> = lowered.iter().flatten().map(sysctl).collect();
+    let lowered = PACING_RATIOS
+        .into_iter()
+        .zip(pacing_percents(advice.figures))
+        .filter_map(|((name, usual), seen)| Some((name, usual, seen?)))
+        .filter(|(_, usual, seen)| is_clearly_below(*seen, *usual));
+    let (seen, changes): (Vec<String>, Vec<Change>) = lowered
+        .map(|(name, usual, seen)| {
+            let change = Change::Sysctl {
+                name: name.to_owned(),
+                value: usual.to_string(),
+            };
+            (format!("{seen} % ({name})"), change)
+        })
+        .unzip();
     let why = format!(
         "The kernel paces at {} of window ÷ round trip: below 100 the window is never used up. By default it is 200 in \
          slow start and 120 after it.",

@@ -4,8 +4,7 @@ use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::kernel::{self, ReceiveBuffer};
 use fullpipe_model::window;
 use fullpipe_record::{
-    Buffer, CongestionWindowVerdict, Handshake, HostSettings, Limit, ReceiveWindowVerdict, Remedy,
-    Sample, Scope,
+    Buffer, CongestionWindowVerdict, Handshake, Limit, ReceiveWindowVerdict, Remedy, Sample, Scope,
 };
 use fullpipe_units::{ByteCount, Ratio};
 
@@ -115,8 +114,13 @@ fn at_receiver(figures: &SenderSampleFigures, held: Ratio) -> LimitFinding {
 
 /// Returns the largest window of a stream ÷ its first one.
 pub(crate) fn grew_by(flow: &SenderStream) -> Option<f64> {
-    let windows = || flow.whole.iter().filter_map(|sample| sample.tcp.snd_wnd);
-    Some(Ratio::from_quotient(windows().max()?.as_f64(), windows().next()?.as_f64()).get())
+    let windows: Vec<ByteCount> = flow
+        .whole
+        .iter()
+        .filter_map(|sample| sample.tcp.snd_wnd)
+        .collect();
+    let (largest, first) = (windows.iter().max()?, windows.first()?);
+    Some(Ratio::from_quotient(largest.as_f64(), first.as_f64()).get())
 }
 
 /// Returns true if the window of a receiver that is not seen, and that a program of others has, was
@@ -197,22 +201,16 @@ fn receive_buffer_is_fixed(figures: &SenderSampleFigures) -> bool {
         return false;
     };
     let tuned = ReceiveBuffer::autotuned_buffer(settings);
-    let by_window = || {
+    let (seen, tuned) = if let Some(buffer) = largest_buffer(figures) {
+        (Some(buffer), tuned.buffer_bytes())
+    } else {
+        let windows = figures.snapshots().filter_map(|snapshot| snapshot.window);
         let tuned = figures
             .mss
             .map_or(tuned.max_window(), |mss| tuned.in_flight(mss));
-        Some((
-            figures
-                .snapshots()
-                .filter_map(|snapshot| snapshot.window)
-                .max()?,
-            tuned,
-        ))
+        (windows.max(), tuned)
     };
-    let by_buffer = largest_buffer(figures).map(|buffer| (buffer, tuned.buffer_bytes()));
-    by_buffer
-        .or_else(by_window)
-        .is_some_and(|(seen, tuned)| seen < tuned.scale_by(FULLY_TUNED_SHARE))
+    seen.is_some_and(|seen| seen < tuned.scale_by(FULLY_TUNED_SHARE))
 }
 
 /// Returns the largest buffer that the receiver had until the end of the judged part.
@@ -258,7 +256,6 @@ pub(crate) fn find_cause(
 
 fn scale_stripped(figures: &SenderSampleFigures) -> Option<ReceiveWindowVerdict> {
     let evidence = figures.evidence;
-    let offers = |host: Option<&HostSettings>| host.is_none_or(|host| host.window_scaling);
     let here = figures
         .snapshots()
         .find_map(|snapshot| snapshot.sample.tcp.window_scaling)?;
@@ -266,7 +263,10 @@ fn scale_stripped(figures: &SenderSampleFigures) -> Option<ReceiveWindowVerdict>
         .receiver_samples
         .iter()
         .find_map(|sample| sample.tcp.window_scaling);
-    let both_offer = offers(evidence.sender.as_ref()) && offers(evidence.receiver.as_ref());
+    let both_offer = [&evidence.sender, &evidence.receiver]
+        .into_iter()
+        .flatten()
+        .all(|host| host.window_scaling);
     // Where the two disagree, the option was lost on the way to one of them.
     let disagree = there.is_some_and(|there| there != here);
     let modern = figures.snapshots().any(|snapshot| {
@@ -330,26 +330,21 @@ fn is_small_by_request(figures: &SenderSampleFigures) -> bool {
 /// makes the window seem smaller.
 fn is_taken_back(figures: &SenderSampleFigures) -> bool {
     let first = receiver_handshake(figures).and_then(|answer| answer.window);
-    let end = |sample: &Sample| Some(sample.tcp.bytes_acked? + sample.tcp.snd_wnd?);
+    let ends = later_samples(figures)
+        .filter_map(|sample| Some(sample.tcp.bytes_acked? + sample.tcp.snd_wnd?));
     first
-        .zip(later_samples(figures).filter_map(end).min())
+        .zip(ends.min())
         .is_some_and(|(first, least)| least < first)
 }
 
 /// Returns the samples whose windows are scaled ones: until data is acknowledged, the window is
 /// that of the handshake.
 fn later_samples<'a>(figures: &'a SenderSampleFigures) -> impl Iterator<Item = &'a Sample> {
-    let is_later = |sample: &&Sample| {
-        sample
-            .tcp
-            .bytes_acked
-            .is_none_or(|acked| acked > ByteCount::new(1))
-    };
-    figures
-        .flows
-        .iter()
-        .flat_map(|flow| flow.whole.iter().copied())
-        .filter(is_later)
+    let samples = figures.flows.iter().flat_map(|flow| &flow.whole).copied();
+    samples.filter(|sample| {
+        let acked = sample.tcp.bytes_acked;
+        acked.is_none_or(|acked| acked > ByteCount::new(1))
+    })
 }
 
 /// Returns the factor by which the sender takes the receiver's windows for too small; `None` where
@@ -408,12 +403,11 @@ fn find_clamped_window(figures: &SenderSampleFigures) -> Option<ReceiveWindowVer
     let sent_in = figures.judged_period();
     let sent_in =
         [sent_in.0, sent_in.1].map(|end| end.saturating_sub(figures.rtt.unwrap_or_default()));
-    let of_that_time = |sample: &&Sample| (sent_in[0]..=sent_in[1]).contains(&sample.at);
     let sent = figures
         .evidence
         .receiver_samples
         .iter()
-        .filter(of_that_time)
+        .filter(|sample| (sent_in[0]..=sent_in[1]).contains(&sample.at))
         .filter_map(|sample| own_window(&sample.tcp))
         .max();
     let lowered = sent.map_or_else(
@@ -500,19 +494,20 @@ fn reason_at_sender(verdict: ReceiveWindowVerdict, figures: &SenderSampleFigures
 
 /// Returns the reason why a window is as small as it is; a device that makes it so is at `place`.
 pub(crate) fn window_reason(verdict: ReceiveWindowVerdict, place: &str) -> String {
-    let device = |does| format!("a device {place} {does}");
     match verdict {
         ReceiveWindowVerdict::NoWindowScaling => "window scaling is off".to_owned(),
         ReceiveWindowVerdict::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF".to_owned(),
         ReceiveWindowVerdict::TcpRmemMax => "tcp_rmem".to_owned(),
         ReceiveWindowVerdict::WindowScaleStripped => {
-            device("removes the option that scales windows")
+            format!("a device {place} removes the option that scales windows")
         }
         ReceiveWindowVerdict::MemoryPressure => {
             "its host saves the memory of TCP, tcp_mem".to_owned()
         }
-        ReceiveWindowVerdict::WindowScaleRewritten => device("changes the scale of the window"),
-        ReceiveWindowVerdict::WindowClamped => device("lowers the window"),
+        ReceiveWindowVerdict::WindowScaleRewritten => {
+            format!("a device {place} changes the scale of the window")
+        }
+        ReceiveWindowVerdict::WindowClamped => format!("a device {place} lowers the window"),
     }
 }
 

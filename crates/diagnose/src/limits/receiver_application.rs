@@ -42,7 +42,7 @@ pub(crate) fn behind_late_acknowledgements(
     let closed = figures.share_of_busy(|tcp| tcp.rwnd_limited)?.get() >= MIN_CLOSED_SHARE;
     let found = acknowledgements_come_late(figures)
         && !capacity::echoes_wait(figures)
-        && (closed || unread_data_explains_delay(figures));
+        && (closed || unread_data_explains_delay(figures) == Some(true));
     found.then(|| behind_window(figures, held)).flatten()
 }
 
@@ -55,25 +55,20 @@ pub(crate) fn reads_slowly(figures: &SenderSampleFigures) -> bool {
     by_window
         || unread_data_waits(figures)
         || acknowledgements_come_late(figures)
-        || data_waits_somewhere(figures)
-        || is_closed_at_times(figures)
+        || data_waits_somewhere(figures) == Some(true)
+        || is_closed_at_times(figures) == Some(true)
 }
 
 /// Returns true if the round trips of another program's transfer, without echo requests next to it,
 /// are far longer than those of the idle path, though no queue stands on it: a full window alone
-/// makes them no longer.
-fn data_waits_somewhere(figures: &SenderSampleFigures) -> bool {
+/// makes them no longer. `None` where one of these times is not known.
+fn data_waits_somewhere(figures: &SenderSampleFigures) -> Option<bool> {
     let evidence = figures.evidence;
     let is_watched = evidence.is_of_another_program()
         && evidence.receiver.is_none()
         && evidence.loaded_rtt.is_none();
-    let waits = || {
-        Some(
-            figures.rtt?
-                > figures.idle_rtt?.scale_by(KEPT_DATA_RTT_FACTOR) + time_on_the_line(figures)? * 2,
-        )
-    };
-    is_watched && waits() == Some(true) && capacity::queue_behind_window(figures).is_none()
+    let usual = figures.idle_rtt?.scale_by(KEPT_DATA_RTT_FACTOR) + time_on_the_line(figures)? * 2;
+    Some(is_watched && figures.rtt? > usual && capacity::queue_behind_window(figures).is_none())
 }
 
 /// Returns true if acknowledgements take clearly longer than echo requests, which the receiving
@@ -99,18 +94,16 @@ fn has_many_segments(figures: &SenderSampleFigures) -> bool {
 
 /// Returns true if the window that holds the sender back nearly always would carry far more if it
 /// were never smaller than it seems: between the samples it is closed. At a receiver that is seen,
-/// unread data shows it.
-fn is_closed_at_times(figures: &SenderSampleFigures) -> bool {
-    let carries = || {
-        Some(window::rate_of_window(
-            figures.mean_size(|snapshot| snapshot.window)?,
-            figures.rtt?,
-        ))
-    };
-    figures.evidence.receiver.is_none()
-        && receive_window::clocks_say_window(figures)
-        && has_many_segments(figures)
-        && carries().is_some_and(|rate| rate > figures.rate.scale_by(CLOSED_WINDOW_FACTOR))
+/// unread data shows it. `None` where the window or the round trip is not known.
+fn is_closed_at_times(figures: &SenderSampleFigures) -> Option<bool> {
+    let window = figures.mean_size(|snapshot| snapshot.window)?;
+    let carries = window::rate_of_window(window, figures.rtt?);
+    Some(
+        figures.evidence.receiver.is_none()
+            && receive_window::clocks_say_window(figures)
+            && has_many_segments(figures)
+            && carries > figures.rate.scale_by(CLOSED_WINDOW_FACTOR),
+    )
 }
 
 /// Returns the file that the receiving program writes for most of the time, if `found` is that
@@ -199,15 +192,12 @@ fn unread_data_waits(figures: &SenderSampleFigures) -> bool {
 }
 
 /// Returns true if about as much data waits for the receiving program as arrives while
-/// acknowledgements take longer than echo requests.
-fn unread_data_explains_delay(figures: &SenderSampleFigures) -> bool {
-    let explains = || {
-        let late = figures.rtt?.saturating_sub(figures.evidence.loaded_rtt?);
-        let waits = figures.rate.bytes_in(late).as_f64();
-        let [unread, _] = unread_and_room(figures)?;
-        Some(unread * f64::from(figures.stream_count()) >= waits * MIN_UNREAD_SHARE_OF_DELAY)
-    };
-    explains() == Some(true)
+/// acknowledgements take longer than echo requests; `None` where one of these is not known.
+fn unread_data_explains_delay(figures: &SenderSampleFigures) -> Option<bool> {
+    let late = figures.rtt?.saturating_sub(figures.evidence.loaded_rtt?);
+    let waits = figures.rate.bytes_in(late).as_f64();
+    let [unread, _] = unread_and_room(figures)?;
+    Some(unread * f64::from(figures.stream_count()) >= waits * MIN_UNREAD_SHARE_OF_DELAY)
 }
 
 /// Returns the bytes of a receive buffer that were not read, in the mean of the judged part, and

@@ -25,34 +25,34 @@ use crate::thresholds::{
 /// a small buffer looks like an idle program (`app_limited`), with hardly any `sndbuf_limited`
 /// time.
 pub(crate) fn find_send_buffer(figures: &SenderSampleFigures) -> Option<LimitFinding> {
-    let of_flow = |flow: &SenderStream| {
+    let votes = figures.flows.iter().flat_map(|flow| {
         let full = buffer_is_full(figures, flow);
         flow.snapshots
             .iter()
-            .map(|snapshot| Some(full? && snapshot.is_busy() && snapshot.starved_by_buffer()?))
-            .collect::<Vec<_>>()
-    };
-    let held = share_of_votes(figures.flows.iter().flat_map(of_flow))
-        .filter(|share| share.get() >= MIN_LIMIT_SHARE);
-    // Of a write that is larger than the buffer much is unsent at first.
-    let clock = || {
-        let limited = figures.share_of_busy(|tcp| tcp.sndbuf_limited)?;
-        let all_full = figures
-            .flows
-            .iter()
-            .all(|flow| buffer_is_full(figures, flow) == Some(true));
-        (all_full && limited.get() >= MIN_BUFFER_CLOCK_SHARE).then_some(limited)
-    };
-    let held = held.or_else(clock)?;
-    let fixed = send_buffer_is_fixed(figures);
+            .map(move |snapshot| Some(full? && snapshot.is_busy() && snapshot.starved_by_buffer()?))
+    });
+    let held = share_of_votes(votes)
+        .filter(|share| share.get() >= MIN_LIMIT_SHARE)
+        .or_else(|| share_by_clock(figures))?;
     Some(LimitFinding::new(
-        if fixed {
+        if send_buffer_is_fixed(figures) {
             SendBufferVerdict::SoSndbuf
         } else {
             SendBufferVerdict::TcpWmemMax
         },
         held,
     ))
+}
+
+/// Returns the share of the busy time in which the kernel counted full buffers as the limit. Of a
+/// write that is larger than the buffer much is unsent at first.
+fn share_by_clock(figures: &SenderSampleFigures) -> Option<Ratio> {
+    let limited = figures.share_of_busy(|tcp| tcp.sndbuf_limited)?;
+    let all_full = figures
+        .flows
+        .iter()
+        .all(|flow| buffer_is_full(figures, flow) == Some(true));
+    (all_full && limited.get() >= MIN_BUFFER_CLOCK_SHARE).then_some(limited)
 }
 
 /// Returns true if a stream's buffer was full at times and much used on the whole, and its writer
@@ -99,20 +99,19 @@ fn send_buffer_is_fixed(figures: &SenderSampleFigures) -> bool {
     if evidence.request.buffer != Buffer::Automatic {
         return true;
     }
-    let sizes = || {
-        figures
-            .flows
-            .iter()
-            .flat_map(|flow| &flow.whole)
-            .filter_map(|sample| Some(sample.memory?.sndbuf))
-    };
-    let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else {
+    let sizes: Vec<ByteCount> = figures
+        .flows
+        .iter()
+        .flat_map(|flow| &flow.whole)
+        .filter_map(|sample| Some(sample.memory?.sndbuf))
+        .collect();
+    let (Some(least), Some(most)) = (sizes.iter().min(), sizes.iter().max()) else {
         return false;
     };
     let tuned_to_the_end = evidence
         .sender
         .as_ref()
-        .is_some_and(|settings| most >= settings.tcp_wmem.max.scale_by(FULLY_TUNED_SHARE));
+        .is_some_and(|settings| *most >= settings.tcp_wmem.max.scale_by(FULLY_TUNED_SHARE));
     least == most && !tuned_to_the_end
 }
 

@@ -6,7 +6,6 @@ use fullpipe_units::{BitRate, Ratio};
 use crate::advice::RemedyAdvice;
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
-use crate::flow::SenderStream;
 use crate::limits::LimitFacts;
 use crate::limits::send_buffer::buffer_is_full;
 use crate::machine;
@@ -26,15 +25,13 @@ pub(crate) fn as_asked(figures: &SenderSampleFigures) -> Option<LimitFinding> {
 
 /// Returns the sending program, if it left its socket largely empty for most of the time.
 pub(crate) fn find_program(figures: &SenderSampleFigures) -> Option<LimitFinding> {
-    let of_flow = |flow: &SenderStream| {
+    let votes = figures.flows.iter().flat_map(|flow| {
         let full = buffer_is_full(figures, flow).unwrap_or(false);
         flow.snapshots
             .iter()
-            .map(|snapshot| snapshot.writer_behind(full))
-            .collect::<Vec<_>>()
-    };
-    let held = share_of_votes(figures.flows.iter().flat_map(of_flow))
-        .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+            .map(move |snapshot| snapshot.writer_behind(full))
+    });
+    let held = share_of_votes(votes).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     Some(idle_program(figures, held))
 }
 
@@ -54,12 +51,11 @@ pub(crate) fn idle_program(figures: &SenderSampleFigures, share: Ratio) -> Limit
 
 fn keeps_to_a_rate(figures: &SenderSampleFigures) -> bool {
     const NEARLY: f64 = 0.9;
-    let reached = |asked: BitRate| {
+    figures.offered_rate().is_some_and(|asked| {
         figures
             .part
             .is_none_or(|part| part.rate >= asked.scale_by(NEARLY))
-    };
-    figures.offered_rate().is_some_and(reached)
+    })
 }
 
 /// Returns the file that the sending program reads for most of the time, if `found` is that
