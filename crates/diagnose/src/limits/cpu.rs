@@ -162,48 +162,48 @@ impl CpuUse {
         })
     }
 
-    /// Withheld time first, since it shows as little of it being used; then a program that fills a
-    /// processor; then a processor that is full while the program waits for it; then a program that
-    /// never rests, and runs for most of the time, whichever processors it is moved between. A time
-    /// that is not known shows nothing.
+    /// Withheld time first, since it shows as little of it being used. A time that is not known
+    /// shows nothing.
+    fn find_limit(&self, streams: u16) -> Option<(UseOfTime, Ratio)> {
+        let stolen = (self.stolen >= MIN_STOLEN_SHARE).then_some(self.stolen);
+        let withheld = self
+            .throttled
+            .filter(|throttled| *throttled >= MIN_THROTTLED_SHARE)
+            .or(stolen)
+            .map(|share| (UseOfTime::Stolen, share));
+        let (use_of_time, share) = withheld.or_else(|| self.find_full_use(streams))?;
+        Some((use_of_time, Ratio::new(share.min(1.0))))
+    }
+
+    /// First a program that fills a processor; then a processor that is full while the program
+    /// waits for it; then a program that never rests, and runs for most of the time, whichever
+    /// processors it is moved between.
     ///
     /// A program may have a thread for each of its `streams`: what fills one processor in their sum
     /// may leave each of them idle, unless a processor is full. Likewise the waits of several
     /// threads may be as long together as the whole time while each of them rests between its own:
     /// one that keeps its own pace on a processor which others fill lacks nothing.
-    fn find_limit(&self, streams: u16) -> Option<(UseOfTime, Ratio)> {
+    fn find_full_use(&self, streams: u16) -> Option<(UseOfTime, f64)> {
         let own = self.user + self.system;
         let full_for_all = FULL_CORE_SHARE * f64::from(streams);
         let is_core_full = self.core_busy >= FULL_CORE_SHARE;
-        let stolen = (self.stolen >= MIN_STOLEN_SHARE).then_some(self.stolen);
-        let withheld = self
-            .throttled
-            .filter(|throttled| *throttled >= MIN_THROTTLED_SHARE)
-            .or(stolen);
         let awake_in_all = self.waited.map(|waited| own + waited);
         let never_rests = self
             .awake
             .or(awake_in_all)
             .is_some_and(|awake| awake >= FULL_CORE_SHARE);
         let larger_use = UseOfTime::larger_of(self.user, self.system);
-        let found = if let Some(withheld) = withheld {
-            (UseOfTime::Stolen, withheld)
-        } else if own >= full_for_all || (own >= FULL_CORE_SHARE && is_core_full) {
-            (larger_use, own)
+        if own >= full_for_all || (own >= FULL_CORE_SHARE && is_core_full) {
+            Some((larger_use, own))
         } else if is_core_full && never_rests {
             let system = self.core_busy - self.core_user;
             let larger_use = UseOfTime::larger_of(self.core_user, system);
-            (larger_use, self.core_busy)
-        } else if let Some(awake) = awake_in_all
-            && never_rests
-            && awake >= full_for_all
-            && own >= awake - own
-        {
-            (larger_use, awake)
+            Some((larger_use, self.core_busy))
         } else {
-            return None;
-        };
-        Some((found.0, Ratio::new(found.1.min(1.0))))
+            awake_in_all
+                .filter(|awake| never_rests && *awake >= full_for_all && own >= *awake - own)
+                .map(|awake| (larger_use, awake))
+        }
     }
 }
 

@@ -145,9 +145,7 @@ fn come_in_large_bursts(figures: &SenderSampleFigures) -> bool {
 /// that is too short loses at one and the same window and delays what it holds, loss at random does
 /// neither.
 fn cause_of_loss(figures: &SenderSampleFigures) -> LossVerdict {
-    let met_no_queue = figures
-        .rtt
-        .is_some_and(|rtt| is_without_queue(figures, rtt));
+    let met_no_queue = matches!(figures.rtt, Some(rtt) if is_without_queue(figures, rtt));
     if figures.is_bbr() {
         return if met_no_queue && bbr_knows_the_rate(figures) {
             LossVerdict::Policer

@@ -98,7 +98,7 @@ fn pacing_percents(figures: &SenderSampleFigures) -> [Option<u32>; 2] {
     })
 }
 
-/// By `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less
+/// Returns true if the kernel paced as in slow start: by `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less
 /// than half of `ssthresh`.
 fn paces_as_in_slow_start(tcp: &TcpInfo) -> bool {
     tcp.ssthresh

@@ -60,11 +60,7 @@ fn share_by_clock(figures: &SenderSampleFigures) -> Option<Ratio> {
 /// writer is woken, and never emptier. A program that is slow by itself sometimes leaves less
 /// there.
 pub(crate) fn buffer_is_full(figures: &SenderSampleFigures, flow: &SenderStream) -> Option<bool> {
-    let used = flow.snapshots.iter().filter_map(|snapshot| {
-        Some(Ratio::from_quotient(snapshot.queued?.as_f64(), snapshot.sndbuf?.as_f64()).get())
-    });
-    let mut used: Vec<f64> = used.collect();
-    used.sort_by(f64::total_cmp);
+    let used = used_shares(flow);
     let peak = used.last().copied().unwrap_or(0.0);
     // The scheduler may keep a writer from its room once in a while.
     let least = used
@@ -90,6 +86,16 @@ pub(crate) fn buffer_is_full(figures: &SenderSampleFigures, flow: &SenderStream)
     let waited = stated || never_lacks || (used.len() >= MIN_SNAPSHOTS_OF_SLEEPING_WRITER && woken);
     let full = asks_first || (peak >= MIN_BUFFER_PEAK && mean >= MIN_BUFFER_MEAN);
     (!used.is_empty()).then_some(waited && full)
+}
+
+/// Returns the shares of a stream's buffer that were in use, the smallest first.
+fn used_shares(flow: &SenderStream) -> Vec<f64> {
+    let used = flow.snapshots.iter().filter_map(|snapshot| {
+        Some(Ratio::from_quotient(snapshot.queued?.as_f64(), snapshot.sndbuf?.as_f64()).get())
+    });
+    let mut used: Vec<f64> = used.collect();
+    used.sort_by(f64::total_cmp);
+    used
 }
 
 /// Returns true if the program fixed the buffer by request, or it never changed and is not the
