@@ -44,29 +44,23 @@ impl<'a> RemedyAdvice<'a> {
     /// connections.
     pub(crate) fn for_window(&self, constraint: WindowConstraint) -> Vec<Remedy> {
         let switch: Vec<Change> = constraint.removing_change(None).into_iter().collect();
-        let own = match constraint {
+        let first = switch.clone();
+        let (alone, first) = match constraint {
             WindowConstraint::FixedBuffer => {
-                vec![
-                    Some(self.let_the_kernel_tune(switch.clone(), Scope::Socket)),
-                    self.larger_request(),
-                    self.raise_limits(switch),
-                ]
+                let tuned = self.let_the_kernel_tune(switch, Scope::Socket);
+                (vec![Some(tuned), self.larger_request()], first)
             }
-            WindowConstraint::NoScaling => vec![
-                self.enable_window_scaling(switch.clone()),
-                self.raise_limits(switch),
-            ],
+            WindowConstraint::NoScaling => (vec![self.enable_window_scaling(switch)], first),
             WindowConstraint::NoAutotuning => {
-                vec![
-                    Some(self.let_the_kernel_tune(switch.clone(), Scope::Namespace)),
-                    self.raise_limits(switch),
-                ]
+                let tuned = self.let_the_kernel_tune(switch, Scope::Namespace);
+                (vec![Some(tuned)], first)
             }
             WindowConstraint::ReceiveMaximum | WindowConstraint::SendMaximum => {
-                vec![self.raise_limits(self.first_size(constraint))]
+                (Vec::new(), self.first_size(constraint))
             }
         };
-        let own: Vec<Remedy> = own.into_iter().flatten().collect();
+        let own = alone.into_iter().chain([self.raise_limits(first)]);
+        let own: Vec<Remedy> = own.flatten().collect();
         let with_bbr = own.iter().find_map(|remedy| self.without_queue(remedy));
         with_bbr
             .into_iter()
@@ -85,27 +79,19 @@ impl<'a> RemedyAdvice<'a> {
         {
             return None;
         }
-        let raised = remedy.changes.iter().find_map(|change| match change {
-            Change::TcpWmemMax(_) => self
-                .outlook
-                .as_ref()?
-                .maximum_under(CongestionControl::Bbr, SEND),
-            _ => None,
-        });
-        let resized = |change: &Change| match (change, &raised) {
-            (Change::TcpWmemMax(_), Some((size, _))) => Change::TcpWmemMax(*size),
-            _ => change.clone(),
-        };
-        let changes: Vec<Change> = remedy
-            .changes
-            .iter()
-            .map(resized)
-            .chain([tolerate_loss()])
-            .collect();
-        let why = match &raised {
-            Some((size, reason)) => format!("A tcp_wmem of {size} is {reason}."),
-            None => remedy.why.clone(),
-        };
+        let bbr_maximum = self
+            .outlook
+            .as_ref()
+            .and_then(|outlook| outlook.maximum_under(CongestionControl::Bbr, SEND));
+        let mut changes = remedy.changes.clone();
+        let mut why = remedy.why.clone();
+        for change in &mut changes {
+            if let (Change::TcpWmemMax(size), Some((maximum, reason))) = (change, &bbr_maximum) {
+                *size = *maximum;
+                why = format!("A tcp_wmem of {size} is {reason}.");
+            }
+        }
+        changes.push(tolerate_loss());
         let why = format!(
             "{why} BBR paces at what the path carries and bounds the queue: at most as much as is on the way."
         );
@@ -120,37 +106,25 @@ impl<'a> RemedyAdvice<'a> {
             .outlook
             .as_ref()
             .and_then(|outlook| outlook.maximum_for_the_path(constraint));
-        let larger = || {
-            Some(whole_mebibytes(
-                self.present_size(constraint == WindowConstraint::ReceiveMaximum)?
-                    * NEXT_SIZE_FACTOR,
-            ))
-        };
-        constraint
-            .removing_change(for_the_path.or_else(larger))
-            .into_iter()
-            .collect()
+        let size = for_the_path.or_else(|| {
+            let present = self.present_size(constraint == WindowConstraint::ReceiveMaximum)?;
+            Some(whole_mebibytes(present * NEXT_SIZE_FACTOR))
+        });
+        constraint.removing_change(size).into_iter().collect()
     }
 
     /// Returns the buffer of the settings, or the buffer that the samples show.
     fn present_size(&self, receiving: bool) -> Option<ByteCount> {
-        let seen = || self.evidence.sender_samples.iter();
+        let samples = self.evidence.sender_samples.iter();
         if receiving {
-            let window = || seen().filter_map(|sample| sample.tcp.snd_wnd).max();
-            self.receiver_settings()
-                .map(|host| host.tcp_rmem.max)
-                .or_else(window)
+            let of_host = self.receiver_settings().map(|host| host.tcp_rmem.max);
+            of_host.or_else(|| samples.filter_map(|sample| sample.tcp.snd_wnd).max())
         } else {
-            let buffer = || {
-                seen()
-                    .filter_map(|sample| Some(sample.memory?.sndbuf))
-                    .max()
-            };
-            self.evidence
-                .sender
-                .as_ref()
+            let buffers = samples.filter_map(|sample| Some(sample.memory?.sndbuf));
+            let sender = self.evidence.sender.as_ref();
+            sender
                 .map(|host| host.tcp_wmem.max)
-                .or_else(buffer)
+                .or_else(|| buffers.max())
         }
     }
 
@@ -217,15 +191,9 @@ impl<'a> RemedyAdvice<'a> {
         };
         let why = format!("A request of {size} instead of {present} allows more in flight{bound}.");
         let changes = vec![Change::SocketBuffer(Buffer::Request(size))];
-        (size > present).then(|| {
-            self.build_remedy(
-                "larger-socket-buffer",
-                Scope::Socket,
-                self.verdict.limit_place(),
-                changes,
-                why,
-            )
-        })
+        let at = self.verdict.limit_place();
+        (size > present)
+            .then(|| self.build_remedy("larger-socket-buffer", Scope::Socket, at, changes, why))
     }
 
     fn request_for_the_path(&self) -> Option<ByteCount> {
@@ -239,15 +207,12 @@ impl<'a> RemedyAdvice<'a> {
     /// `None` where both ends are known to offer scaling already: something between them removes
     /// it.
     fn enable_window_scaling(&self, changes: Vec<Change>) -> Option<Remedy> {
-        let offers = |host: Option<&HostSettings>| host.map(|host| host.window_scaling);
-        let at = match (
-            offers(self.evidence.sender.as_ref()),
-            offers(self.receiver_settings()),
-        ) {
-            (_, Some(false)) => At::Receiver,
-            (Some(false), _) => At::Sender,
-            (Some(true), Some(true)) => return None,
-            (Some(true) | None, _) => At::Receiver,
+        let hosts = [self.evidence.sender.as_ref(), self.receiver_settings()];
+        let at = match hosts.map(|host| Some(host?.window_scaling)) {
+            [_, Some(false)] => At::Receiver,
+            [Some(false), _] => At::Sender,
+            [Some(true), Some(true)] => return None,
+            [Some(true) | None, _] => At::Receiver,
         };
         let why =
             "Without window scaling at both ends no more than 64 KiB may be in flight.".to_owned();
@@ -345,20 +310,14 @@ impl<'a> RemedyAdvice<'a> {
             "Somebody gave {name} the queueing discipline {kind}{rate}; without it the kernel's own takes its place. \
              The risk: it may be there to leave others their part, or to keep a queue from growing elsewhere."
         );
-        let change = Change::Qdisc {
+        let changes = vec![Change::Qdisc {
             device: name.clone(),
             kind: Change::DEFAULT_QDISC.to_owned(),
-        };
-        let at = At::Sender;
-        RESTORABLE_QDISCS.contains(&kind.as_str()).then(|| {
-            self.build_remedy(
-                "default-queueing-discipline",
-                Scope::Host,
-                at,
-                vec![change],
-                why,
-            )
-        })
+        }];
+        let (id, at) = ("default-queueing-discipline", At::Sender);
+        RESTORABLE_QDISCS
+            .contains(&kind.as_str())
+            .then(|| self.build_remedy(id, Scope::Host, at, changes, why))
     }
 
     pub(crate) fn own_device(&self) -> Option<&DeviceReport> {
@@ -423,17 +382,10 @@ impl<'a> RemedyAdvice<'a> {
         else {
             return forecast;
         };
-        let bound = |rate: BitRate| rate.min(ceiling);
-        let Forecast {
-            bits_per_second,
-            low,
-            high,
-            ..
-        } = forecast;
         Forecast {
-            bits_per_second: bound(bits_per_second),
-            low: bound(low),
-            high: bound(high),
+            bits_per_second: forecast.bits_per_second.min(ceiling),
+            low: forecast.low.min(ceiling),
+            high: forecast.high.min(ceiling),
             ..forecast
         }
     }
@@ -445,11 +397,11 @@ impl<'a> RemedyAdvice<'a> {
             .outlook
             .as_ref()
             .map_or(BitRate::ZERO, |outlook| outlook.present);
-        let enough = |rate: BitRate| rate > present.scale_by(MIN_GAIN);
+        let enough = present.scale_by(MIN_GAIN);
         remedy.changes.is_empty()
             || remedy
                 .predicted
-                .is_none_or(|forecast| enough(forecast.bits_per_second))
+                .is_none_or(|forecast| forecast.bits_per_second > enough)
     }
 
     pub(crate) fn receiver_settings(&self) -> Option<&HostSettings> {
@@ -460,16 +412,14 @@ impl<'a> RemedyAdvice<'a> {
 /// Returns true if a remedy makes round trips longer than one stream under BBR usually does.
 pub(crate) fn fills_a_queue(remedy: &Remedy) -> bool {
     let is_bbr = remedy.changes.contains(&tolerate_loss());
-    let most = |idle| {
-        if is_bbr {
-            longest_of_bbr(idle, 1)
+    remedy.rtt.is_some_and(|rtt| {
+        let most = if is_bbr {
+            longest_of_bbr(rtt.low, 1)
         } else {
-            usual_of_bbr(idle)
-        }
-    };
-    remedy
-        .rtt
-        .is_some_and(|rtt| rtt.high.is_none_or(|high| high > most(rtt.low)))
+            usual_of_bbr(rtt.low)
+        };
+        rtt.high.is_none_or(|high| high > most)
+    })
 }
 
 /// Returns true if a change moves the ceiling `kind`, so that its measured figure says nothing

@@ -29,7 +29,7 @@ const fn set(verdicts: &'static [LegalVerdict], would_distinguish: &'static str)
 
 /// Returns every set of a view, for a finding that names another verdict of its set or for one that
 /// does not. A finding of [`LimitFinding::one_of_several`] is in one of its view.
-fn sets_of(view: Basis, names_other: bool) -> impl Iterator<Item = &'static CandidateSet> + Clone {
+fn sets_of(view: Basis, names_other: bool) -> impl Iterator<Item = &'static CandidateSet> {
     let (of_sending_end, own): (&[CandidateSet], &[CandidateSet]) = match view {
         Basis::BothEnds => (&OF_SENDING_END, &[]),
         Basis::Sender => (&OF_SENDING_END, &OF_SENDER),
@@ -449,25 +449,24 @@ pub(crate) fn find_candidates(
     view: Basis,
     found: &LimitFinding,
 ) -> (Vec<Candidate>, Option<String>) {
-    let mut sets = sets_of(view, found.other.is_some()).filter(|_| found.is_one_of_several);
-    let has_other = |set: &&CandidateSet| {
-        found
-            .other
-            .is_none_or(|other| set.verdicts.contains(&other))
-    };
-    let is_found = |verdict: &LegalVerdict| is_same_in_set(*verdict, found.verdict);
-    let own = sets
-        .clone()
-        .find(|set| set.verdicts.first().is_some_and(is_found) && has_other(set));
-    let named = |set: &&CandidateSet| set.verdicts.iter().any(is_found) && has_other(set);
-    let Some(set) = own.or_else(|| sets.find(named)) else {
+    let sets = sets_of(view, found.other.is_some()).filter(|set| {
+        let other = found.other;
+        found.is_one_of_several && other.is_none_or(|other| set.verdicts.contains(&other))
+    });
+    let with_place = sets.filter_map(|set| {
+        let mut verdicts = set.verdicts.iter();
+        let place = verdicts.position(|verdict| is_same_in_set(*verdict, found.verdict))?;
+        Some((set, place))
+    });
+    // A set that names the finding first is its own.
+    let Some((set, _)) = with_place.min_by_key(|(_, place)| *place > 0) else {
         return (Vec::new(), None);
     };
     let others = set
         .verdicts
         .iter()
         .copied()
-        .filter(|verdict| !is_found(verdict));
+        .filter(|verdict| !is_same_in_set(*verdict, found.verdict));
     let all = std::iter::once(found.verdict)
         .chain(others)
         .map(Candidate::from)

@@ -16,17 +16,15 @@ pub(crate) fn find_ceilings(
     figures: &SenderSampleFigures,
     finding: &LimitFinding,
 ) -> BTreeMap<Limit, BitRate> {
-    let per_rtt = |size: Option<ByteCount>| Some(window::rate_of_window(size?, figures.rtt?));
+    let [of_window, of_cwnd] = [
+        figures.max_size(|snapshot| snapshot.window),
+        figures.mean_size(|snapshot| snapshot.cwnd),
+    ]
+    .map(|size| Some(window::rate_of_window(size?, figures.rtt?)));
     let all = [
-        (
-            Limit::ReceiveWindow,
-            per_rtt(figures.max_size(|snapshot| snapshot.window)),
-        ),
+        (Limit::ReceiveWindow, of_window),
         (Limit::SendBuffer, send_buffer_ceiling(figures, finding)),
-        (
-            Limit::CongestionWindow,
-            per_rtt(figures.mean_size(|snapshot| snapshot.cwnd)),
-        ),
+        (Limit::CongestionWindow, of_cwnd),
         (Limit::Capacity, path::stated_capacity(figures)),
         (Limit::Loss, loss_ceiling(figures)),
     ];

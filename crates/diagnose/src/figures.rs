@@ -65,15 +65,12 @@ impl<'a> SenderSampleFigures<'a> {
     /// Judges `part` of the transfer.
     pub(crate) fn from_part(evidence: &'a Evidence, part: Option<Steady>) -> Self {
         let flows = SenderStream::from_sender_samples(evidence, part);
-        let snapshots = || flows.iter().flat_map(|flow| &flow.snapshots);
-        let mss = snapshots()
-            .filter_map(|snapshot| snapshot.sample.tcp.snd_mss)
-            .max();
-        let smoothed = median(
-            snapshots()
-                .filter_map(|snapshot| snapshot.sample.tcp.rtt)
-                .collect(),
-        );
+        let judged: Vec<_> = flows
+            .iter()
+            .flat_map(SenderStream::judged_samples)
+            .collect();
+        let mss = judged.iter().filter_map(|sample| sample.tcp.snd_mss).max();
+        let smoothed = median(judged.iter().filter_map(|sample| sample.tcp.rtt).collect());
         Self {
             evidence,
             part,
@@ -115,14 +112,9 @@ impl<'a> SenderSampleFigures<'a> {
             .sender_sockets
             .first()
             .map(|socket| socket.congestion.as_str());
-        let asked = || evidence.request.congestion.as_deref();
-        let default = || {
-            evidence
-                .sender
-                .as_ref()
-                .map(|settings| settings.congestion_control.as_str())
-        };
-        read_back.or_else(asked).or_else(default)
+        read_back
+            .or(evidence.request.congestion.as_deref())
+            .or_else(|| Some(evidence.sender.as_ref()?.congestion_control.as_str()))
     }
 
     /// Returns true if the sender paces by its own estimate of the path, and so leaves its window
@@ -130,30 +122,25 @@ impl<'a> SenderSampleFigures<'a> {
     pub(crate) fn is_bbr(&self) -> bool {
         match self.congestion_control() {
             Some(name) => name.starts_with("bbr"),
-            None => self.ignores_loss(),
+            None => self.ignores_loss() == Some(true),
         }
     }
 
     /// Returns true if a capture shows a sender that has far more in flight than one that slows
     /// down for losses could have with so many of them.
-    fn ignores_loss(&self) -> bool {
-        let of_capture = || {
-            let lost = self
-                .evidence
-                .capture
-                .and(self.retransmitted_segments())?
-                .segment_share();
-            let window = CongestionControl::Cubic.mean_window(lost, self.rtt?, self.mss?)?;
-            let in_flight = self
-                .rate
-                .bytes_in(self.rtt?)
-                .scale_by(1.0 / f64::from(self.stream_count()));
-            Some(
-                lost.get() >= MIN_LOSS_OF_PROBES
-                    && in_flight > window.scale_by(IGNORES_LOSS_FACTOR),
-            )
-        };
-        of_capture() == Some(true)
+    fn ignores_loss(&self) -> Option<bool> {
+        let lost = self
+            .evidence
+            .capture
+            .and(self.retransmitted_segments())?
+            .segment_share();
+        let window = CongestionControl::Cubic.mean_window(lost, self.rtt?, self.mss?)?;
+        let in_flight = self
+            .rate
+            .bytes_in(self.rtt?)
+            .scale_by(1.0 / f64::from(self.stream_count()));
+        let is_above = in_flight > window.scale_by(IGNORES_LOSS_FACTOR);
+        Some(is_above && lost.get() >= MIN_LOSS_OF_PROBES)
     }
 
     /// Share of the time in which a stream had nothing outstanding and nothing queued.
@@ -191,10 +178,10 @@ impl<'a> SenderSampleFigures<'a> {
             .total_growth(|tcp| tcp.dsack_dups.map(SegCount::get))
             .unwrap_or(0);
         let counted = self.total_growth(|tcp| tcp.data_segs_out.map(SegCount::get));
-        let estimated = || {
+        let sent = counted.or_else(|| {
             let acked = self.total_growth(|tcp| tcp.bytes_acked.map(ByteCount::get))?;
             Some((acked / self.mss?.get()).saturating_add(again))
-        };
+        });
         let episodes = self
             .flows
             .iter()
@@ -202,7 +189,7 @@ impl<'a> SenderSampleFigures<'a> {
             .sum();
         Some(RetransmittedSegments {
             again: again.saturating_sub(needless),
-            sent: counted.or_else(estimated)?,
+            sent: sent?,
             episodes,
         })
     }
@@ -215,30 +202,30 @@ impl<'a> SenderSampleFigures<'a> {
         if judged.again > 0 {
             return Some(judged);
         }
-        let sum = |counter: fn(&TcpInfo) -> Option<SegCount>| -> Option<u64> {
-            self.flows
-                .iter()
-                .map(|flow| counter(&flow.whole.last()?.tcp))
-                .sum::<Option<SegCount>>()
-                .map(SegCount::get)
-        };
         let episodes = self.flows.iter().map(crate::losses::episodes_in_all).sum();
         Some(RetransmittedSegments {
-            again: sum(|tcp| tcp.total_retrans)?,
-            sent: sum(|tcp| tcp.data_segs_out)?,
+            again: self.whole_total(|tcp| tcp.total_retrans)?,
+            sent: self.whole_total(|tcp| tcp.data_segs_out)?,
             episodes,
         })
     }
 
-    /// Segments retransmitted in the whole life of all streams.
-    pub(crate) fn sent_again_in_all(&self) -> Option<u64> {
-        let of_flow = |flow: &SenderStream| flow.whole.last()?.tcp.total_retrans.map(SegCount::get);
+    /// Returns a count over the whole life of all streams; `None` where one does not report it.
+    fn whole_total(&self, counter: impl Fn(&TcpInfo) -> Option<SegCount>) -> Option<u64> {
         self.flows
             .iter()
-            .filter_map(of_flow)
-            .fold(None, |sum, more| {
-                Some(sum.unwrap_or(0_u64).saturating_add(more))
-            })
+            .map(|flow| counter(&flow.whole.last()?.tcp))
+            .sum::<Option<SegCount>>()
+            .map(SegCount::get)
+    }
+
+    /// Segments retransmitted in the whole life of all streams.
+    pub(crate) fn sent_again_in_all(&self) -> Option<u64> {
+        self.flows
+            .iter()
+            .filter_map(|flow| flow.whole.last()?.tcp.total_retrans)
+            .map(SegCount::get)
+            .reduce(u64::saturating_add)
     }
 
     /// Returns true if segments carry timestamps, as they do where nothing says otherwise.
@@ -255,11 +242,11 @@ impl<'a> SenderSampleFigures<'a> {
 
     /// Returns the begin and the end of the judged part.
     pub(crate) fn judged_period(&self) -> (Span, Span) {
-        let times = || self.snapshots().map(|snapshot| snapshot.sample.at);
-        match self.part {
-            Some(steady) => (steady.ramp, steady.ramp + steady.duration),
-            None => (Span::ZERO, times().max().unwrap_or_default()),
+        if let Some(steady) = self.part {
+            return (steady.ramp, steady.ramp + steady.duration);
         }
+        let last = self.snapshots().map(|snapshot| snapshot.sample.at).max();
+        (Span::ZERO, last.unwrap_or_default())
     }
 
     /// Returns the mean over the judged part, summed over the streams; `None` where no sample
@@ -268,8 +255,11 @@ impl<'a> SenderSampleFigures<'a> {
         &self,
         size: impl Fn(&JudgedSample) -> Option<ByteCount>,
     ) -> Option<ByteCount> {
-        let of_flow = |flow: &SenderStream| mean_of_sizes(flow.snapshots.iter().filter_map(&size));
-        sum_of_sizes(self.flows.iter().map(of_flow))
+        sum_of_sizes(
+            self.flows
+                .iter()
+                .map(|flow| mean_of_sizes(flow.snapshots.iter().filter_map(&size))),
+        )
     }
 
     /// Returns the maximum of the judged part, summed over the streams; `None` where no sample
@@ -290,9 +280,7 @@ impl<'a> SenderSampleFigures<'a> {
         self.flows
             .iter()
             .filter_map(|flow| flow.counter_growth(counter))
-            .fold(None, |sum, more| {
-                Some(sum.unwrap_or(0_u64).saturating_add(more))
-            })
+            .reduce(u64::saturating_add)
     }
 }
 
@@ -317,9 +305,7 @@ fn mean_of_sizes(sizes: impl Iterator<Item = ByteCount>) -> Option<ByteCount> {
 }
 
 fn sum_of_sizes(sizes: impl Iterator<Item = Option<ByteCount>>) -> Option<ByteCount> {
-    sizes
-        .flatten()
-        .fold(None, |sum, size| Some(sum.unwrap_or_default() + size))
+    sizes.flatten().reduce(|sum, size| sum + size)
 }
 
 fn judged_rate(evidence: &Evidence, part: Option<Steady>) -> BitRate {

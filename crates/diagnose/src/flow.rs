@@ -19,18 +19,13 @@ impl<'a> SenderStream<'a> {
     /// The streams of the sending end. Judged is `part`, or everything where there is none.
     pub(crate) fn from_sender_samples(evidence: &'a Evidence, part: Option<Steady>) -> Vec<Self> {
         let received = by_stream(&evidence.receiver_samples);
-        let of_stream = |(stream, samples): (u16, Vec<&'a Sample>)| {
+        let sent = by_stream(&evidence.sender_samples).into_iter();
+        sent.map(|(stream, samples)| {
             let received = received.get(&stream).map_or(&[][..], Vec::as_slice);
-            Self::new(
-                samples,
-                &FallbackFigures::from_receiver_samples(stream, received, evidence),
-                part,
-            )
-        };
-        by_stream(&evidence.sender_samples)
-            .into_iter()
-            .map(of_stream)
-            .collect()
+            let fallback = FallbackFigures::from_receiver_samples(stream, received, evidence);
+            Self::new(samples, &fallback, part)
+        })
+        .collect()
     }
 
     fn new(mut whole: Vec<&'a Sample>, fallback: &FallbackFigures, part: Option<Steady>) -> Self {
@@ -53,6 +48,10 @@ impl<'a> SenderStream<'a> {
                 .collect(),
             whole,
         }
+    }
+
+    pub(crate) fn judged_samples(&self) -> Vec<&'a Sample> {
+        self.snapshots.iter().map(|one| one.sample).collect()
     }
 
     /// Returns the samples from `at` on.

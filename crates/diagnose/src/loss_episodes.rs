@@ -13,6 +13,7 @@ use crate::thresholds::{
 };
 
 /// A time in which data arrives out of order: packets before it are missing.
+#[derive(Default)]
 struct LossEpisode {
     from: Span,
     to: Span,
@@ -28,6 +29,12 @@ struct LossEpisode {
     rounds: u64,
 }
 
+impl LossEpisode {
+    fn duration(&self) -> Span {
+        self.to.saturating_sub(self.from)
+    }
+}
+
 /// The losses of a connection.
 pub(crate) struct LossEpisodes {
     episodes: Vec<LossEpisode>,
@@ -39,15 +46,18 @@ impl LossEpisodes {
     /// Takes samples of one connection, by time, and its round-trip time.
     pub(crate) fn from_samples(flow: &[&Sample], rtt: Span) -> Self {
         let short = rtt.max(SHORT_RATE_TIME);
-        let index = |at: Span| flow.partition_point(|sample| sample.at < at);
+
         let mut episodes = find_episodes(flow, rtt);
         let mut end_of_calm = Span::MAX;
         for episode in episodes.iter_mut().rev() {
             let settled = episode.to + rtt.scale_by(0.5);
-            let calm = index(settled)..index(end_of_calm.min(settled + short * 4));
-            episode.before = latest_rate(&flow[..index(episode.from)], short * 2);
-            episode.during = median_rate(&flow[index(episode.from)..index(episode.to)]);
-            episode.after = flow.get(calm).and_then(|calm| latest_rate(calm, short * 2));
+            let end = end_of_calm.min(settled + short * 4);
+            let [from, to, settled, end] = [episode.from, episode.to, settled, end]
+                .map(|at| flow.partition_point(|sample| sample.at < at));
+            episode.before = latest_rate(&flow[..from], short * 2);
+            episode.during = median_rate(&flow[from..to]);
+            let calm = flow.get(settled..end);
+            episode.after = calm.and_then(|calm| latest_rate(calm, short * 2));
             end_of_calm = episode.from;
         }
         let highest = (1..=flow.len())
@@ -80,12 +90,8 @@ impl LossEpisodes {
     /// packets again although it had become slower. Long enough a round trip is needed to see the
     /// pauses.
     pub(crate) fn has_a_long_repair(&self) -> bool {
-        let repair = |episode: &LossEpisode| episode.to.saturating_sub(episode.from);
-        self.rtt >= SHORT_RATE_TIME
-            && self
-                .episodes
-                .iter()
-                .any(|it| repair(it) >= self.rtt * LONG_REPAIR_ROUND_TRIPS)
+        let long = self.rtt * LONG_REPAIR_ROUND_TRIPS;
+        self.rtt >= SHORT_RATE_TIME && self.episodes.iter().any(|one| one.duration() >= long)
     }
 
     fn is_tail(&self, episode: &LossEpisode) -> bool {
@@ -97,21 +103,20 @@ impl LossEpisodes {
     /// after `ramp`; `None` where they are many: then too little time is left to see what follows
     /// each.
     pub(crate) fn retained_rate(&self, ramp: Span) -> Option<f64> {
-        let later = || self.episodes.iter().filter(|episode| episode.from >= ramp);
-        let kept = |episode: &LossEpisode| {
-            Some(Ratio::from_quotient(
-                episode.after? as f64,
-                episode.before? as f64,
-            ))
-        };
-        median(later().filter_map(kept).map(Ratio::get).collect())
-            .filter(|_| later().count() < MIN_EPISODES)
+        let rates = self
+            .episodes_after(ramp)
+            .filter_map(|episode| Some((episode.after? as f64, episode.before? as f64)));
+        let kept = rates.map(|(after, before)| Ratio::from_quotient(after, before).get());
+        median(kept.collect()).filter(|_| self.count_after(ramp) < MIN_EPISODES)
+    }
+
+    fn episodes_after(&self, ramp: Span) -> impl Iterator<Item = &LossEpisode> {
+        self.episodes.iter().filter(move |one| one.from >= ramp)
     }
 
     /// Returns the number of times after `ramp` in which packets were missing.
     pub(crate) fn count_after(&self, ramp: Span) -> usize {
-        let later = self.episodes.iter().filter(|one| one.from >= ramp);
-        later.count()
+        self.episodes_after(ramp).count()
     }
 
     /// Returns the cause of the losses after `ramp`, where they are enough to show it; of a
@@ -128,17 +133,16 @@ impl LossEpisodes {
     /// sender becomes slower only when they have. A device that has let its burst pass discards
     /// what exceeds its rate at once.
     fn falls_while_repairing(&self) -> bool {
-        let falls = |episode: &LossEpisode| {
-            let (before, during, after) = (episode.before?, episode.during?, episode.after?);
-            let is_long =
-                episode.to.saturating_sub(episode.from) >= self.rtt.scale_by(REPAIR_BEHIND_POLICER);
-            let from_the_highest = before as f64 >= self.highest as f64 * MIN_SHARE_BEFORE_POLICER;
-            let most = before as f64 * MAX_SHARE_BEHIND_POLICER;
-            Some(is_long && from_the_highest && during as f64 <= most && after as f64 <= most)
-        };
+        let long = self.rtt.scale_by(REPAIR_BEHIND_POLICER);
+        let high = self.highest as f64 * MIN_SHARE_BEFORE_POLICER;
         self.episodes
             .iter()
-            .any(|episode| falls(episode) == Some(true))
+            .filter(|episode| episode.duration() >= long)
+            .filter_map(|episode| Some((episode.before?, episode.during?, episode.after?)))
+            .any(|(before, during, after)| {
+                let most = before as f64 * MAX_SHARE_BEHIND_POLICER;
+                before as f64 >= high && during as f64 <= most && after as f64 <= most
+            })
     }
 
     /// Returns the cause that the rates before the losses after `ramp` show.
@@ -147,26 +151,19 @@ impl LossEpisodes {
     /// rate each time; so does a policer, roughly, but lets a burst pass first, as fast as the path
     /// behind it carries.
     fn cause_by_rates(&self, ramp: Span) -> Option<LossVerdict> {
-        let counts = |episode: &&LossEpisode| {
-            episode.from >= ramp && episode.before.is_some() && !self.is_tail(episode)
-        };
-        let later = || self.episodes.iter().filter(counts);
-        let rates: Vec<u64> = later().filter_map(|episode| episode.before).collect();
+        let (begins, rates): (Vec<Span>, Vec<u64>) = self
+            .episodes_after(ramp)
+            .filter(|episode| !self.is_tail(episode))
+            .filter_map(|episode| Some((episode.from, episode.before?)))
+            .unzip();
         if rates.len() < MIN_EPISODES {
             return None;
         }
         let middle = median(rates.clone()).filter(|rate| *rate > 0)?;
-        let distance = rates
-            .iter()
-            .map(|rate| rate.abs_diff(middle) as f64)
-            .sum::<f64>()
-            / rates.len() as f64;
-        let (spread, burst) = (
-            distance / middle as f64,
-            self.highest as f64 / middle as f64,
-        );
-        let is_regular =
-            spread_of_gaps(later().map(|episode| episode.from)) <= MAX_SPREAD_OF_REGULAR_GAPS;
+        let distances = rates.iter().map(|rate| rate.abs_diff(middle) as f64);
+        let distance = distances.sum::<f64>() / rates.len() as f64;
+        let [spread, burst] = [distance, self.highest as f64].map(|rate| rate / middle as f64);
+        let is_regular = spread_of_gaps(&begins) <= MAX_SPREAD_OF_REGULAR_GAPS;
         match () {
             () if spread >= MIN_SPREAD_OF_CHANCE => Some(LossVerdict::Random),
             // A sender takes as long each time to grow back to the rate that a device sets.
@@ -184,8 +181,7 @@ impl LossEpisodes {
 
 /// Returns standard deviation ÷ mean of the times between `begins`, which are by time; zero of
 /// fewer than three.
-fn spread_of_gaps(begins: impl Iterator<Item = Span>) -> f64 {
-    let begins: Vec<Span> = begins.collect();
+fn spread_of_gaps(begins: &[Span]) -> f64 {
     let gaps: Vec<f64> = begins
         .windows(2)
         .map(|pair| (pair[1].saturating_sub(pair[0])).as_secs_f64())
@@ -197,39 +193,36 @@ fn spread_of_gaps(begins: impl Iterator<Item = Span>) -> f64 {
 fn find_episodes(flow: &[&Sample], rtt: Span) -> Vec<LossEpisode> {
     let round = rtt.scale_by(SILENCE_ROUND_TRIPS);
     let mut episodes: Vec<LossEpisode> = Vec::new();
+    let pause = round.max(SHORT_RATE_TIME * 2);
     let mut end_of_round = Span::ZERO;
-    for pair in flow.windows(2) {
-        let late = out_of_order(pair[1]).saturating_sub(out_of_order(pair[0]));
-        if late == 0 {
-            continue;
-        }
-        let at = pair[1].at;
-        let is_new = episodes
-            .last()
-            .is_none_or(|last| at >= last.to + round.max(SHORT_RATE_TIME * 2));
-        if is_new {
+    for (at, late) in late_segments(flow) {
+        if episodes.last().is_none_or(|last| at >= last.to + pause) {
             episodes.push(LossEpisode {
                 from: at,
-                to: at,
-                before: None,
-                during: None,
-                after: None,
-                late: 0,
-                rounds: 0,
+                ..LossEpisode::default()
             });
         }
+        let is_new_round = at >= end_of_round;
         if let Some(episode) = episodes.last_mut() {
             episode.to = at;
             episode.late = episode.late.saturating_add(late);
-            episode.rounds += u64::from(at >= end_of_round);
+            episode.rounds += u64::from(is_new_round);
         }
-        end_of_round = if at >= end_of_round {
-            at + round
-        } else {
-            end_of_round
-        };
+        if is_new_round {
+            end_of_round = at + round;
+        }
     }
     episodes
+}
+
+/// Returns each time at which a sample shows segments out of order, and their number.
+fn late_segments(flow: &[&Sample]) -> impl Iterator<Item = (Span, u64)> {
+    let pairs = flow.windows(2);
+    let counts = pairs.map(|pair| {
+        let late = out_of_order(pair[1]).saturating_sub(out_of_order(pair[0]));
+        (pair[1].at, late)
+    });
+    counts.filter(|(_, late)| *late > 0)
 }
 
 fn out_of_order(sample: &Sample) -> u64 {
@@ -251,9 +244,8 @@ fn latest_rate(samples: &[&Sample], over: Span) -> Option<u64> {
 
 /// Returns the segments a second that arrived from one sample to a later one.
 fn rate_between(first: &Sample, last: &Sample) -> Option<u64> {
-    let arrived = |sample: &Sample| sample.tcp.data_segs_in.map(SegCount::get);
-    let segments = arrived(last)?.saturating_sub(arrived(first)?);
-    Some((segments as f64 / last.at.saturating_sub(first.at).as_secs_f64()) as u64)
+    let segments = (last.tcp.data_segs_in?).saturating_sub(first.tcp.data_segs_in?);
+    Some((segments.as_f64() / last.at.saturating_sub(first.at).as_secs_f64()) as u64)
 }
 
 /// Returns the median of the rates between these samples, in segments a second; `None` of fewer

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use fullpipe_record::{CongestionState, Sample, TcpInfo};
+use fullpipe_record::{CongestionState, Sample};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::flow::SenderStream;
@@ -33,15 +33,14 @@ pub(crate) fn episodes_in_all(flow: &SenderStream) -> u64 {
 /// a stream and those soon after it.
 pub(crate) fn before_later_losses<'s>(flows: &[SenderStream<'s>], rtt: Span) -> Vec<&'s Sample> {
     let soon = SOON_AFTER_FIRST_LOSS.max(rtt * ROUND_TRIPS_AFTER_FIRST_LOSS);
-    let of_flow = |flow: &SenderStream<'s>| -> Vec<&'s Sample> {
-        let all = recovery_starts(&flow.whole);
-        let samples = all.into_iter().map(|before| flow.whole[before]);
+    let later = flows.iter().flat_map(|flow| {
+        let starts = recovery_starts(&flow.whole).into_iter();
         let mut first = None;
-        samples
-            .filter(|sample| sample.at > *first.get_or_insert(sample.at) + soon)
-            .collect()
-    };
-    flows.iter().flat_map(of_flow).collect()
+        starts
+            .map(|before| flow.whole[before])
+            .filter(move |sample| sample.at > *first.get_or_insert(sample.at) + soon)
+    });
+    later.collect()
 }
 
 /// Returns the number of recoveries that begin in these samples of a stream.
@@ -61,41 +60,49 @@ pub(crate) fn come_at_one_window(flows: &[SenderStream], is_reno: bool, is_delay
         .map(without_outlier)
         .collect();
     let episodes: usize = windows.iter().map(Vec::len).sum();
-    let most = |count: usize| match count {
+    episodes >= MIN_EPISODES_OF_SAME_WINDOW * windows.len().max(1)
+        && windows.iter().all(|windows| {
+            spread_of(windows) <= max_spread_of_one_window(windows.len(), is_reno, is_delayed)
+                || mostly_at_the_top(windows)
+        })
+}
+
+const fn max_spread_of_one_window(episodes: usize, is_reno: bool, is_delayed: bool) -> f64 {
+    match episodes {
         0..MIN_EPISODES_OF_ONE_WINDOW => SAME_WINDOW_SPREAD,
         MIN_EPISODES_OF_ONE_WINDOW..MANY_EPISODES if is_reno => ONE_WINDOW_SPREAD_UNDER_RENO,
         MIN_EPISODES_OF_ONE_WINDOW..MANY_EPISODES => ONE_WINDOW_SPREAD,
         _ if is_reno && is_delayed => MANY_EPISODES_SPREAD_AFTER_DELAY_UNDER_RENO,
         _ if is_reno => MANY_EPISODES_SPREAD_UNDER_RENO,
         _ => MANY_EPISODES_SPREAD,
-    };
-    episodes >= MIN_EPISODES_OF_SAME_WINDOW * windows.len().max(1)
-        && windows
-            .iter()
-            .all(|windows| spread_of(windows) <= most(windows.len()) || mostly_at_the_top(windows))
+    }
 }
 
 /// Returns true if a stream had far more in flight for many samples of its whole life, and lost
 /// nothing then, than where it usually lost in its judged part: no queue is too short for what it
 /// has held.
 pub(crate) fn larger_windows_pass(flows: &[SenderStream]) -> bool {
-    let passes = |flow: &SenderStream| {
-        let usual = median(grown_windows_before_loss(flow))?;
-        let mss = flow
-            .snapshots
-            .iter()
-            .find_map(|snapshot| snapshot.sample.tcp.snd_mss)?;
-        let enough = usual.scale_by(LARGER_WINDOW_FACTOR);
-        let calm = |pair: &&[&Sample]| {
-            let [before, after] = [pair[0], pair[1]];
-            let in_flight = after.tcp.unacked.unwrap_or_default().of_size(mss);
-            !is_recovering(after)
-                && after.tcp.total_retrans == before.tcp.total_retrans
-                && in_flight >= enough
-        };
-        Some(flow.whole.windows(2).filter(calm).count() >= MIN_CALM_SAMPLES)
-    };
-    flows.iter().any(|flow| passes(flow) == Some(true))
+    flows
+        .iter()
+        .filter_map(calm_samples_above_loss)
+        .any(|samples| samples >= MIN_CALM_SAMPLES)
+}
+
+/// Returns the number of samples in which a stream had that much in flight and lost nothing; `None`
+/// where it never lost in its judged part.
+fn calm_samples_above_loss(flow: &SenderStream) -> Option<usize> {
+    let usual = median(grown_windows_before_loss(flow))?;
+    let mss = flow
+        .snapshots
+        .iter()
+        .find_map(|snapshot| snapshot.sample.tcp.snd_mss)?;
+    let enough = usual.scale_by(LARGER_WINDOW_FACTOR);
+    let calm = flow.whole.windows(2).filter(|pair| {
+        !is_recovering(pair[1])
+            && pair[1].tcp.total_retrans == pair[0].tcp.total_retrans
+            && pair[1].tcp.unacked.unwrap_or_default().of_size(mss) >= enough
+    });
+    Some(calm.count())
 }
 
 /// Returns true if most losses came at the largest window of all: a burst may overflow a short
@@ -133,10 +140,10 @@ fn without_outlier(mut windows: Vec<ByteCount>) -> Vec<ByteCount> {
 pub(crate) fn follow_a_queue(flows: &[SenderStream]) -> bool {
     let mut rises: Vec<f64> = flows.iter().flat_map(rises_before_loss).collect();
     rises.sort_by(f64::total_cmp);
-    let at = |quarters: usize| rises.get(rises.len() * quarters / 4).copied();
+    let [lower, middle] = [1, 2].map(|quarters| rises.get(rises.len() * quarters / 4).copied());
     rises.len() as u64 >= MIN_RECOVERIES
-        && at(2) >= Some(RTT_BEFORE_SHORT_QUEUE_DROPS)
-        && at(1) >= Some(LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS)
+        && middle >= Some(RTT_BEFORE_SHORT_QUEUE_DROPS)
+        && lower >= Some(LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS)
 }
 
 /// Returns the part of each stream's whole life in which its round trips met a queue, if nearly all
@@ -145,35 +152,35 @@ pub(crate) fn time_of_queue<'s>(
     flow: &SenderStream<'s>,
     is_queue: impl Fn(Span) -> bool,
 ) -> Option<[&'s Sample; 2]> {
-    let meets = |sample: &&&Sample| sample.tcp.rtt.is_some_and(&is_queue);
+    let rtts = flow.whole.iter().map(|sample| sample.tcp.rtt);
+    let met: Vec<bool> = rtts.map(|rtt| rtt.is_some_and(&is_queue)).collect();
     let ends = [
-        flow.whole.iter().find(meets)?,
-        flow.whole.iter().rfind(meets)?,
+        met.iter().position(|met| *met)?,
+        met.iter().rposition(|met| *met)?,
     ];
-    let lost = |pair: &[&Sample]| {
-        retransmitted_segments(pair[1]).saturating_sub(retransmitted_segments(pair[0]))
-    };
-    let with_queue = |pair: &&[&Sample]| pair.iter().any(|sample| meets(&sample));
-    let in_queue: u64 = flow.whole.windows(2).filter(with_queue).map(lost).sum();
+    let pairs = flow.whole.windows(2).zip(met.windows(2));
+    let in_queue: u64 = pairs
+        .filter(|(_, met)| met.contains(&true))
+        .map(|(pair, _)| retransmitted_between(pair[0], pair[1]))
+        .sum();
     let in_all = retransmitted_segments(flow.whole.last()?);
     (in_all > 0 && in_queue as f64 >= in_all as f64 * LOST_IN_QUEUE_SHARE)
-        .then_some(ends.map(|sample| *sample))
+        .then(|| ends.map(|end| flow.whole[end]))
 }
 
 /// Returns the round-trip time before each loss of a stream ÷ the one that a quarter of the samples
 /// are below.
 fn rises_before_loss(flow: &SenderStream) -> Vec<f64> {
-    let rtt = |snapshot: &JudgedSample| snapshot.sample.tcp.rtt.map(Span::as_secs_f64);
-    let mut all: Vec<f64> = flow.snapshots.iter().filter_map(rtt).collect();
-    all.sort_by(f64::total_cmp);
+    let samples = flow.judged_samples().into_iter();
+    let mut all: Vec<Span> = samples.filter_map(|sample| sample.tcp.rtt).collect();
+    all.sort_unstable();
     let Some(low) = all.get(all.len() / 4) else {
         return Vec::new();
     };
-    let before = grown_before_loss(flow)
+    grown_before_loss(flow)
         .into_iter()
-        .filter_map(|before| rtt(&flow.snapshots[before]));
-    before
-        .map(|rtt| Ratio::from_quotient(rtt, *low).get())
+        .filter_map(|before| before.sample.tcp.rtt)
+        .map(|rtt| Ratio::from_quotient(rtt.as_secs_f64(), low.as_secs_f64()).get())
         .collect()
 }
 
@@ -184,38 +191,35 @@ pub(crate) fn come_many_at_once(flows: &[SenderStream]) -> bool {
     if flows.iter().all(come_as_by_chance) {
         return false;
     }
-    let losses: Vec<(u64, u64)> = flows.iter().flat_map(lost_in_recoveries).collect();
-    let usual = |figure: fn(&(u64, u64)) -> f64| {
-        let mut all: Vec<f64> = losses.iter().map(figure).collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len().saturating_sub(1) / 2)
-            .copied()
-            .filter(|_| all.len() as u64 >= MIN_RECOVERIES)
-    };
-    usual(|(lost, _)| *lost as f64) >= Some(MIN_LOST_AT_ONCE as f64)
-        && usual(|(lost, window)| Ratio::from_quotient(*lost as f64, *window as f64).get())
-            >= Some(MANY_LOST_AT_ONCE)
+    let losses = flows.iter().flat_map(lost_in_recoveries);
+    let (counts, shares): (Vec<f64>, Vec<f64>) = losses
+        .map(|(lost, window)| (lost as f64, window as f64))
+        .map(|(lost, window)| (lost, Ratio::from_quotient(lost, window).get()))
+        .unzip();
+    usual_of_recoveries(counts) >= Some(MIN_LOST_AT_ONCE as f64)
+        && usual_of_recoveries(shares) >= Some(MANY_LOST_AT_ONCE)
+}
+
+/// Returns the middle one of figures of recoveries, the lesser of two; `None` of too few.
+fn usual_of_recoveries(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    figures
+        .get(figures.len().saturating_sub(1) / 2)
+        .copied()
+        .filter(|_| figures.len() as u64 >= MIN_RECOVERIES)
 }
 
 /// Returns true if the losses between samples vary as little as by chance, where each sample is of
 /// many round trips.
 fn come_as_by_chance(flow: &SenderStream) -> bool {
-    let pairs = || {
-        flow.snapshots
-            .windows(2)
-            .map(|pair| [pair[0].sample, pair[1].sample])
-    };
+    let samples = flow.judged_samples();
     let apart = median(
-        pairs()
-            .map(|[before, after]| after.at.saturating_sub(before.at))
+        samples
+            .windows(2)
+            .map(|pair| pair[1].at.saturating_sub(pair[0].at))
             .collect(),
     );
-    let rtt = median(
-        flow.snapshots
-            .iter()
-            .filter_map(|snapshot| snapshot.sample.tcp.rtt)
-            .collect(),
-    );
+    let rtt = median(samples.iter().filter_map(|sample| sample.tcp.rtt).collect());
     let many = apart
         .zip(rtt)
         .is_some_and(|(apart, rtt)| apart >= rtt * MANY_ROUND_TRIPS_BETWEEN_SAMPLES);
@@ -224,11 +228,11 @@ fn come_as_by_chance(flow: &SenderStream) -> bool {
 
 /// Returns variance ÷ mean of the segments lost between the judged samples of a stream.
 pub(crate) fn loss_dispersion(flow: &SenderStream) -> f64 {
-    let lost_between = |pair: &[JudgedSample]| {
-        let [before, after] = [&pair[0], &pair[1]].map(|one| retransmitted_segments(one.sample));
-        after.saturating_sub(before) as f64
-    };
-    let lost: Vec<f64> = flow.snapshots.windows(2).map(lost_between).collect();
+    let lost: Vec<f64> = flow
+        .judged_samples()
+        .windows(2)
+        .map(|pair| retransmitted_between(pair[0], pair[1]) as f64)
+        .collect();
     let mean = lost.iter().sum::<f64>() / lost.len().max(1) as f64;
     relative_deviation(&lost).powi(2) * mean
 }
@@ -236,11 +240,10 @@ pub(crate) fn loss_dispersion(flow: &SenderStream) -> f64 {
 /// Returns true if a stream loses packets at windows as different as no device makes them that
 /// discards what exceeds a rate.
 pub(crate) fn come_at_any_window(flows: &[SenderStream]) -> bool {
-    let differ = |windows: Vec<ByteCount>| {
+    flows.iter().map(grown_windows_before_loss).any(|windows| {
         windows.len() >= MIN_EPISODES_OF_ONE_WINDOW
             && spread_of(&without_outlier(windows)) > MAX_WINDOW_SPREAD_OF_POLICER
-    };
-    flows.iter().map(grown_windows_before_loss).any(differ)
+    })
 }
 
 /// Returns the usual round-trip time before the losses of the judged part.
@@ -264,29 +267,17 @@ pub(crate) fn usual_rate_before(flows: &[SenderStream]) -> Option<BitRate> {
 fn usual_before<'f, 's>(
     flows: &'f [SenderStream<'s>],
 ) -> impl Iterator<Item = &'f JudgedSample<'s>> {
-    flows.iter().flat_map(|flow| {
-        grown_before_loss(flow)
-            .into_iter()
-            .map(|before| &flow.snapshots[before])
-    })
+    flows.iter().flat_map(grown_before_loss)
 }
 
 /// Returns the segments that were lost in each recovery of the judged part, and the window before
 /// it; of the whole life but its first recovery, which slow start brings about, where the judged
 /// part has few.
 fn lost_in_recoveries(flow: &SenderStream) -> Vec<(u64, u64)> {
-    let samples: Vec<&Sample> = flow
-        .snapshots
-        .iter()
-        .map(|snapshot| snapshot.sample)
-        .collect();
-    let lost = |samples: &[&Sample], before: usize| {
-        let cwnd = samples[before].tcp.cwnd.or(samples[before].tcp.unacked)?;
-        Some((lost_after(samples, before)?, cwnd.get()))
-    };
+    let samples = flow.judged_samples();
     let judged: Vec<_> = recovery_starts(&samples)
         .into_iter()
-        .filter_map(|before| lost(&samples, before))
+        .filter_map(|before| lost_and_window(&samples, before))
         .collect();
     if judged.len() as u64 >= MIN_RECOVERIES {
         return judged;
@@ -294,8 +285,15 @@ fn lost_in_recoveries(flow: &SenderStream) -> Vec<(u64, u64)> {
     recovery_starts(&flow.whole)
         .into_iter()
         .skip(1)
-        .filter_map(|before| lost(&flow.whole, before))
+        .filter_map(|before| lost_and_window(&flow.whole, before))
         .collect()
+}
+
+/// Returns the segments that were lost in the recovery that follows sample `before`, and the
+/// window there.
+fn lost_and_window(samples: &[&Sample], before: usize) -> Option<(u64, u64)> {
+    let cwnd = samples[before].tcp.cwnd.or(samples[before].tcp.unacked)?;
+    Some((lost_after(samples, before)?, cwnd.get()))
 }
 
 /// Returns the segments that were retransmitted in the recovery that follows sample `before`.
@@ -306,25 +304,27 @@ fn lost_after(samples: &[&Sample], before: usize) -> Option<u64> {
             && retransmitted_segments(pair[1]) == retransmitted_segments(pair[0])
     });
     let end = rest.get(calm.unwrap_or(rest.len().saturating_sub(1)))?;
-    Some(retransmitted_segments(end).saturating_sub(retransmitted_segments(samples[before])))
+    Some(retransmitted_between(samples[before], end))
 }
 
 /// Returns true if the first recovery of a stream repaired a burst, and its round trips were at
 /// most `longest` until the sender had noticed.
 pub(crate) fn began_with_a_burst(flows: &[SenderStream], longest: Span) -> bool {
-    let of_flow = |flow: &SenderStream| {
-        let before = *recovery_starts(&flow.whole).first()?;
-        let noticed = flow.whole.get(before + 1)?;
-        let lost = lost_after(&flow.whole, before)?;
-        let in_flight = noticed.tcp.cwnd.max(noticed.tcp.unacked)?.get();
-        let rtt = flow.whole[before].tcp.rtt.max(noticed.tcp.rtt)?;
-        Some(
-            lost >= MIN_BURST_SEGMENTS
-                && lost as f64 >= in_flight as f64 * MIN_BURST_SHARE
-                && rtt <= longest,
-        )
-    };
-    flows.iter().any(|flow| of_flow(flow) == Some(true))
+    flows
+        .iter()
+        .filter_map(rtt_of_first_burst)
+        .any(|rtt| rtt <= longest)
+}
+
+/// Returns the round-trip time of a stream at its first recovery, if that repaired a burst.
+fn rtt_of_first_burst(flow: &SenderStream) -> Option<Span> {
+    let before = *recovery_starts(&flow.whole).first()?;
+    let noticed = flow.whole.get(before + 1)?;
+    let lost = lost_after(&flow.whole, before)?;
+    let in_flight = noticed.tcp.cwnd.max(noticed.tcp.unacked)?.as_f64();
+    let is_burst = lost >= MIN_BURST_SEGMENTS && lost as f64 >= in_flight * MIN_BURST_SHARE;
+    let rtt = flow.whole[before].tcp.rtt.max(noticed.tcp.rtt);
+    rtt.filter(|_| is_burst)
 }
 
 /// A round trip of a stream in which many segments were lost: their share of those sent in it, and
@@ -361,38 +361,41 @@ pub(crate) fn lost_later(flows: &[SenderStream]) -> Ratio {
             .iter()
             .position(|snapshot| !is_recovering(snapshot.sample))
             .unwrap_or(0);
-        let ends = flow.snapshots.get(calm).zip(flow.snapshots.last());
-        let grown = |count: fn(&TcpInfo) -> Option<SegCount>| {
-            let (first, last) = ends?;
-            Some(
-                count(&last.sample.tcp)?
-                    .saturating_sub(count(&first.sample.tcp)?)
-                    .get(),
-            )
-        };
-        lost = lost.saturating_add(grown(|tcp| tcp.total_retrans).unwrap_or(0));
-        sent = sent.saturating_add(grown(|tcp| tcp.data_segs_out).unwrap_or(0));
+        if let Some((first, last)) = flow.snapshots.get(calm).zip(flow.snapshots.last()) {
+            let [again, all] = retransmitted_and_sent(first.sample, last.sample);
+            lost = lost.saturating_add(again.unwrap_or(0));
+            sent = sent.saturating_add(all.unwrap_or(0));
+        }
     }
     Ratio::from_quotient(lost as f64, sent.max(lost).max(1) as f64)
+}
+
+/// Returns the segments that were retransmitted, and those sent in all, from one sample to a later
+/// one.
+fn retransmitted_and_sent(first: &Sample, last: &Sample) -> [Option<u64>; 2] {
+    let (first, last) = (&first.tcp, &last.tcp);
+    [
+        (first.total_retrans, last.total_retrans),
+        (first.data_segs_out, last.data_segs_out),
+    ]
+    .map(|(first, last)| Some(last?.saturating_sub(first?).get()))
 }
 
 /// Returns the number of round trips with several lost segments, of the stream that had most of
 /// them.
 pub(crate) fn lossy_round_trips(flows: &[SenderStream], round_trip: Span) -> usize {
-    let of_flow = |flow: &SenderStream| {
+    let of_streams = flows.iter().map(|flow| {
         let mut lost: BTreeMap<u64, u64> = BTreeMap::new();
         for pair in flow.whole.windows(2) {
             let number = pair[1].at.as_nanos() / round_trip.as_nanos().max(1);
             let sum = lost.entry(number).or_default();
-            *sum = sum.saturating_add(
-                retransmitted_segments(pair[1]).saturating_sub(retransmitted_segments(pair[0])),
-            );
+            *sum = sum.saturating_add(retransmitted_between(pair[0], pair[1]));
         }
         lost.into_values()
             .filter(|lost| *lost >= MIN_LOSSES_OF_ROUND_TRIP)
             .count()
-    };
-    flows.iter().map(of_flow).max().unwrap_or(0)
+    });
+    of_streams.max().unwrap_or(0)
 }
 
 /// Returns the number of times in a row that a stream lost several segments and took its window
@@ -404,47 +407,44 @@ pub(crate) fn cuts_without_queue(
     round_trip: Span,
     is_empty: impl Fn(Span) -> bool,
 ) -> usize {
-    let of_flow = |flow: &SenderStream| {
+    let of_streams = flows.iter().map(|flow| {
         let (mut longest, mut row, mut last) = (0, 0, Span::ZERO);
-        for (index, pair) in flow.whole.windows(2).enumerate() {
-            let (before, after) = (pair[0].tcp.ssthresh, pair[1].tcp.ssthresh);
-            let is_cut = after.is_some_and(|after| before.is_some_and(|before| after < before));
-            let end = flow
-                .whole
-                .partition_point(|sample| sample.at <= pair[1].at + round_trip)
-                - 1;
-            let lost = retransmitted_segments(flow.whole[end])
-                .saturating_sub(retransmitted_segments(flow.whole[index]));
-            if !is_cut || lost < MIN_LOSSES_OF_ROUND_TRIP || !pair[1].tcp.rtt.is_some_and(&is_empty)
-            {
-                continue;
-            }
-            let goes_on = pair[1].at.saturating_sub(last) <= round_trip * ROUND_TRIPS_BETWEEN_CUTS;
+        for at in cut_times(&flow.whole, round_trip, &is_empty) {
+            let goes_on = at.saturating_sub(last) <= round_trip * ROUND_TRIPS_BETWEEN_CUTS;
             row = if goes_on { row + 1 } else { 1 };
-            (longest, last) = (longest.max(row), pair[1].at);
+            (longest, last) = (longest.max(row), at);
         }
         longest
-    };
-    flows.iter().map(of_flow).max().unwrap_or(0)
+    });
+    of_streams.max().unwrap_or(0)
+}
+
+/// Returns each time at which a stream lost several segments and took its window back, with no
+/// queue.
+fn cut_times(
+    samples: &[&Sample],
+    round_trip: Span,
+    is_empty: impl Fn(Span) -> bool,
+) -> impl Iterator<Item = Span> {
+    let cuts = samples.windows(2).filter(move |pair| {
+        let (before, after) = (pair[0].tcp.ssthresh, pair[1].tcp.ssthresh);
+        let until = pair[1].at + round_trip;
+        let end = samples.partition_point(|sample| sample.at <= until) - 1;
+        after.is_some_and(|after| before.is_some_and(|before| after < before))
+            && retransmitted_between(pair[0], samples[end]) >= MIN_LOSSES_OF_ROUND_TRIP
+            && pair[1].tcp.rtt.is_some_and(&is_empty)
+    });
+    cuts.map(|pair| pair[1].at)
 }
 
 /// Returns the loss of the round trip that begins with sample `first`, if it was a burst.
 fn find_burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<LossBurst> {
     let from = samples[first].at;
-    let index_at = |at: Span| samples.partition_point(|sample| sample.at < at);
-    let before = index_at(from.saturating_sub(round_trip));
-    let last = index_at(from + round_trip).min(samples.len() - 1);
-    let grown = |count: fn(&TcpInfo) -> Option<SegCount>| {
-        Some(
-            count(&samples[last].tcp)?
-                .saturating_sub(count(&samples[first].tcp)?)
-                .get(),
-        )
-    };
-    let (lost, sent) = (
-        grown(|tcp| tcp.total_retrans)?,
-        grown(|tcp| tcp.data_segs_out)?,
-    );
+    let [before, end] = [from.saturating_sub(round_trip), from + round_trip]
+        .map(|at| samples.partition_point(|sample| sample.at < at));
+    let last = end.min(samples.len() - 1);
+    let [lost, sent] = retransmitted_and_sent(samples[first], samples[last]);
+    let (lost, sent) = (lost?, sent?);
     let rtt = samples[before..=last]
         .iter()
         .filter_map(|sample| sample.tcp.rtt)
@@ -459,29 +459,20 @@ fn find_burst(samples: &[&Sample], first: usize, round_trip: Span) -> Option<Los
 
 /// Returns the congestion window at the last snapshot before each recovery.
 fn windows_before_loss(flow: &SenderStream) -> Vec<ByteCount> {
-    let samples: Vec<&Sample> = flow
-        .snapshots
-        .iter()
-        .map(|snapshot| snapshot.sample)
-        .collect();
-    recovery_starts(&samples)
+    recovery_starts(&flow.judged_samples())
         .into_iter()
         .filter_map(|before| flow.snapshots[before].cwnd)
         .collect()
 }
 
-/// Returns the last snapshot before each recovery, by its index, where the window had time to grow:
-/// right after a loss the kernel may lose again.
-fn grown_before_loss(flow: &SenderStream) -> Vec<usize> {
-    let samples: Vec<&Sample> = flow
-        .snapshots
-        .iter()
-        .map(|snapshot| snapshot.sample)
-        .collect();
+/// Returns the last snapshot before each recovery where the window had time to grow: right after a
+/// loss the kernel may lose again.
+fn grown_before_loss<'f, 's>(flow: &'f SenderStream<'s>) -> Vec<&'f JudgedSample<'s>> {
     let mut grown_at = Span::ZERO;
-    let mut found = recovery_starts(&samples);
+    let starts = recovery_starts(&flow.judged_samples()).into_iter();
+    let mut found: Vec<_> = starts.map(|before| &flow.snapshots[before]).collect();
     found.retain(|before| {
-        let sample = samples[*before];
+        let sample = before.sample;
         let grown = sample.at >= grown_at;
         if grown {
             grown_at = sample.at + sample.tcp.rtt.unwrap_or_default() * ROUND_TRIPS_TO_GROW;
@@ -495,7 +486,7 @@ fn grown_before_loss(flow: &SenderStream) -> Vec<usize> {
 fn grown_windows_before_loss(flow: &SenderStream) -> Vec<ByteCount> {
     grown_before_loss(flow)
         .into_iter()
-        .filter_map(|before| flow.snapshots[before].cwnd)
+        .filter_map(|before| before.cwnd)
         .collect()
 }
 
@@ -513,6 +504,10 @@ fn recovery_starts(samples: &[&Sample]) -> Vec<usize> {
         in_trouble = trouble;
     }
     found
+}
+
+fn retransmitted_between(first: &Sample, last: &Sample) -> u64 {
+    retransmitted_segments(last).saturating_sub(retransmitted_segments(first))
 }
 
 fn retransmitted_segments(sample: &Sample) -> u64 {
