@@ -85,6 +85,13 @@ impl<'a> ReceiverSampleFigures<'a> {
         self.flows.iter().flatten().copied()
     }
 
+    /// Returns the times of the first and of the last judged sample.
+    pub(crate) fn judged_period(&self) -> Option<(Span, Span)> {
+        let first = self.snapshots().map(|snapshot| snapshot.at).min()?;
+        let last = self.snapshots().map(|snapshot| snapshot.at).max()?;
+        Some((first, last))
+    }
+
     /// Each snapshot with the one before it.
     pub(crate) fn snapshot_pairs(&self) -> impl Iterator<Item = (&Sample, &Sample)> {
         self.flows
