@@ -34,17 +34,16 @@ impl ArrivalCourse {
             return None;
         }
         subtract_line(&mut arrivals)?;
-        let silences = || {
-            flow.iter()
-                .filter_map(|sample| sample.tcp.since_data_received)
-        };
-        let tick = silences().filter(|silence| *silence > Span::ZERO).min();
-        let mut sorted: Vec<Span> = silences().collect();
-        sorted.sort_unstable();
+        let silences = flow
+            .iter()
+            .filter_map(|sample| sample.tcp.since_data_received);
+        let mut silences: Vec<Span> = silences.collect();
+        silences.sort_unstable();
+        let tick = silences.iter().find(|silence| **silence > Span::ZERO);
         let mut course = Self {
             arrivals,
-            usual_silence: sorted[(sorted.len() - 1) * 19 / 20],
-            tick: tick.unwrap_or_default(),
+            usual_silence: silences[(silences.len() - 1) * 19 / 20],
+            tick: tick.copied().unwrap_or_default(),
         };
         // Bursts so short that each has come as a whole are seen by the time after them.
         if course.usual_silence > course.unevenness().scale_by(SHORT_BURSTS) {
@@ -61,8 +60,9 @@ impl ArrivalCourse {
     pub(crate) fn unevenness(&self) -> Span {
         let mut ahead: Vec<f64> = self.arrivals.iter().map(|one| one.ahead).collect();
         ahead.sort_by(f64::total_cmp);
-        let at = |share: f64| ahead[((ahead.len() - 1) as f64 * share) as usize];
-        Span::from_secs_f64(at(0.95) - at(0.05))
+        let last = (ahead.len() - 1) as f64;
+        let [low, high] = [0.05, 0.95].map(|share| ahead[(last * share) as usize]);
+        Span::from_secs_f64(high - low)
     }
 
     /// Returns the least share of the variance that the phase leaves unexplained, over periods from
@@ -111,14 +111,11 @@ fn arrival(sample: &Sample) -> Option<Arrival> {
 
 /// Sets by how much each arrival is ahead of the line of least squares. `None` where nothing moves.
 fn subtract_line(arrivals: &mut [Arrival]) -> Option<()> {
-    let count = arrivals.len() as f64;
-    let mean = |of: fn(&Arrival) -> f64| arrivals.iter().map(of).sum::<f64>() / count;
-    let (at, bytes) = (mean(|one| one.at), mean(|one| one.bytes));
-    let sum = |of: fn(f64, f64) -> f64| -> f64 {
-        let terms = arrivals.iter();
-        terms.map(|one| of(one.at - at, one.bytes - bytes)).sum()
-    };
-    let rate = sum(|at, bytes| at * bytes) / sum(|at, _| at * at);
+    let at = mean(arrivals.iter().map(|one| one.at));
+    let bytes = mean(arrivals.iter().map(|one| one.bytes));
+    let deviations = arrivals.iter().map(|one| (one.at - at, one.bytes - bytes));
+    let covariance: f64 = deviations.clone().map(|(at, bytes)| at * bytes).sum();
+    let rate = covariance / deviations.map(|(at, _)| at * at).sum::<f64>();
     if !(rate > 0.0 && rate.is_finite()) {
         return None;
     }
@@ -131,9 +128,13 @@ fn subtract_line(arrivals: &mut [Arrival]) -> Option<()> {
 /// Returns the variance of some figures, of which so many degrees of freedom are lost.
 fn variance(figures: impl Iterator<Item = f64> + Clone, lost: usize) -> f64 {
     let count = figures.clone().count();
-    let mean = figures.clone().sum::<f64>() / count.max(1) as f64;
+    let mean = mean(figures.clone());
     let squares: f64 = figures.map(|figure| (figure - mean).powi(2)).sum();
     squares / count.saturating_sub(lost).max(1) as f64
+}
+
+fn mean(figures: impl Iterator<Item = f64> + Clone) -> f64 {
+    figures.clone().sum::<f64>() / figures.count().max(1) as f64
 }
 
 /// Samples, the last ones, in which periods are sought, and about the most periods that are

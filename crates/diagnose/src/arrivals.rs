@@ -9,7 +9,7 @@ use crate::arrival_course::ArrivalCourse;
 use crate::figures::share_of_votes;
 use crate::flow::by_stream;
 use crate::path;
-use crate::snapshot::own_window;
+use crate::snapshot::{own_window, received_bytes};
 use crate::thresholds::{
     BURST_PAUSE, CLOCK_TICK, INFLATED_RTT_FACTOR, MAX_FRAME, MIN_BURST_PAUSES_SHARE,
     MIN_RECOVERIES, SLIGHTLY_INFLATED_RTT_FACTOR,
@@ -49,17 +49,11 @@ impl<'a> ReceiverSampleFigures<'a> {
         for flow in &mut whole {
             flow.sort_by_key(|sample| sample.at);
         }
-        let judged = |flow: &Vec<&'a Sample>| -> Vec<&'a Sample> {
-            flow.iter()
-                .copied()
-                .filter(|sample| (first..=last).contains(&sample.at))
-                .collect()
-        };
-        let flows: Vec<Vec<&Sample>> = whole
-            .iter()
-            .map(judged)
-            .filter(|flow| !flow.is_empty())
-            .collect();
+        let mut flows = whole.clone();
+        for flow in &mut flows {
+            flow.retain(|sample| (first..=last).contains(&sample.at));
+        }
+        flows.retain(|flow| !flow.is_empty());
         let estimates = flows
             .iter()
             .flatten()
@@ -91,6 +85,13 @@ impl<'a> ReceiverSampleFigures<'a> {
         self.flows.iter().flatten().copied()
     }
 
+    /// Returns the times of the first and of the last judged sample.
+    pub(crate) fn judged_period(&self) -> Option<(Span, Span)> {
+        let first = self.snapshots().map(|snapshot| snapshot.at).min()?;
+        let last = self.snapshots().map(|snapshot| snapshot.at).max()?;
+        Some((first, last))
+    }
+
     /// Each snapshot with the one before it.
     pub(crate) fn snapshot_pairs(&self) -> impl Iterator<Item = (&Sample, &Sample)> {
         self.flows
@@ -100,14 +101,11 @@ impl<'a> ReceiverSampleFigures<'a> {
 
     /// The window that is usually advertised, all connections together.
     pub(crate) fn usual_window(&self) -> Option<ByteCount> {
-        let of_flow = |flow: &Vec<&Sample>| {
-            median(
-                flow.iter()
-                    .filter_map(|sample| own_window(&sample.tcp))
-                    .collect(),
-            )
-        };
-        let windows: Vec<ByteCount> = self.flows.iter().filter_map(of_flow).collect();
+        let windows = self.flows.iter().filter_map(|flow| {
+            let windows = flow.iter().filter_map(|sample| own_window(&sample.tcp));
+            median(windows.collect())
+        });
+        let windows: Vec<ByteCount> = windows.collect();
         (!windows.is_empty()).then(|| windows.into_iter().sum())
     }
 
@@ -198,11 +196,9 @@ impl<'a> ReceiverSampleFigures<'a> {
 
     /// Returns the course of the connection that brought most.
     pub(crate) fn busiest_course(&self) -> Option<ArrivalCourse> {
-        let moved = |flow: &&Vec<&Sample>| {
-            let last = flow.last()?;
-            last.tcp.bytes_received
-        };
-        ArrivalCourse::from_samples(self.flows.iter().max_by_key(moved)?)
+        let flows = self.flows.iter();
+        let busiest = flows.max_by_key(|flow| flow.last()?.tcp.bytes_received)?;
+        ArrivalCourse::from_samples(busiest)
     }
 
     /// Returns the payload that the stated bandwidth can carry.
@@ -221,14 +217,18 @@ pub(crate) fn counter_growth(
     flows: &[Vec<&Sample>],
     counter: fn(&TcpInfo) -> Option<SegCount>,
 ) -> Option<u64> {
-    let of_flow = |flow: &Vec<&Sample>| {
-        Some(
-            counter(&flow.last()?.tcp)?
-                .saturating_sub(counter(&flow.first()?.tcp)?)
-                .get(),
-        )
-    };
-    flows.iter().filter_map(of_flow).reduce(u64::saturating_add)
+    flows
+        .iter()
+        .filter_map(|flow| growth_in_flow(flow, |tcp| counter(tcp).map(SegCount::get)))
+        .reduce(u64::saturating_add)
+}
+
+/// Returns the growth of a counter of one connection from its first sample to the last.
+pub(crate) fn growth_in_flow(
+    flow: &[&Sample],
+    counter: impl Fn(&TcpInfo) -> Option<u64>,
+) -> Option<u64> {
+    Some(counter(&flow.last()?.tcp)?.saturating_sub(counter(&flow.first()?.tcp)?))
 }
 
 /// The steady rate, or what arrived from the first snapshot to the last.
@@ -236,13 +236,12 @@ fn arrival_rate(evidence: &Evidence, flows: &[Vec<&Sample>]) -> BitRate {
     if let Some(steady) = evidence.steady {
         return steady.rate;
     }
-    let arrived = |sample: &Sample| sample.tcp.bytes_received.unwrap_or(sample.bytes);
-    let of_flow = |flow: &Vec<&Sample>| {
+    let rates = flows.iter().filter_map(|flow| {
         let (first, last) = (flow.first()?, flow.last()?);
         Some(BitRate::from_bytes_in(
-            arrived(last).saturating_sub(arrived(first)),
+            received_bytes(last).saturating_sub(received_bytes(first)),
             last.at.saturating_sub(first.at),
         ))
-    };
-    flows.iter().filter_map(of_flow).sum()
+    });
+    rates.sum()
 }

@@ -4,7 +4,7 @@
 use fullpipe_record::{Sample, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
-use crate::arrivals::ReceiverSampleFigures;
+use crate::arrivals::{ReceiverSampleFigures, growth_in_flow};
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::flow::SenderStream;
 use crate::snapshot::JudgedSample;
@@ -97,12 +97,11 @@ impl ProgramCredit {
     /// data and this end's small messages come together, with silence in between.
     pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Option<Self> {
         let rtt = arrivals.rtt?;
-        let growth =
-            |counter: fn(&TcpInfo) -> Option<u64>| receiver_growth(&arrivals.flows, counter);
-        let sent = growth(|tcp| Some(tcp.bytes_sent?.get()))?;
-        let received = growth(|tcp| Some(tcp.bytes_received?.get()))?;
-        let messages = growth(|tcp| Some(tcp.data_segs_out?.get()))?;
-        let time: Span = arrivals.flows.iter().filter_map(|flow| time_of(flow)).sum();
+        let flows = &arrivals.flows;
+        let sent = receiver_growth(flows, |tcp| Some(tcp.bytes_sent?.get()))?;
+        let received = receiver_growth(flows, |tcp| Some(tcp.bytes_received?.get()))?;
+        let messages = receiver_growth(flows, |tcp| Some(tcp.data_segs_out?.get()))?;
+        let time: Span = flows.iter().filter_map(|flow| time_of(flow)).sum();
         let are_small = sent.saturating_mul(FEW_BACK) <= received;
         let votes = arrivals
             .snapshots()
@@ -112,7 +111,7 @@ impl ProgramCredit {
             && SilenceVotes::from_votes(votes).are_clear();
         let brought = arrivals.rate.bytes_in(rtt).get();
         is_shown.then(|| Self {
-            size: ByteCount::new(brought / arrivals.flows.len().max(1) as u64),
+            size: ByteCount::new(brought / flows.len().max(1) as u64),
             most: None,
             allowed: arrivals.rate,
             is_shown_by_messages: true,
@@ -125,10 +124,7 @@ const FEW_BACK: u64 = 10;
 
 /// Returns the growth of a counter of the receiving end, all connections together.
 fn receiver_growth(flows: &[Vec<&Sample>], counter: fn(&TcpInfo) -> Option<u64>) -> Option<u64> {
-    let of_flow = |flow: &Vec<&Sample>| {
-        Some(counter(&flow.last()?.tcp)?.saturating_sub(counter(&flow.first()?.tcp)?))
-    };
-    flows.iter().map(of_flow).sum()
+    flows.iter().map(|flow| growth_in_flow(flow, counter)).sum()
 }
 
 fn time_of(flow: &[&Sample]) -> Option<Span> {
@@ -155,16 +151,18 @@ pub(crate) fn is_reached(rate: BitRate, allowed: BitRate) -> bool {
 
 /// Returns true if the receiving program sent something in about each round trip of each stream.
 fn has_messages(figures: &SenderSampleFigures, rtt: Span) -> bool {
-    let received = |tcp: &TcpInfo| {
-        tcp.data_segs_in
-            .map(SegCount::get)
-            .or_else(|| tcp.bytes_received.map(ByteCount::get))
-    };
-    let of_flow = |flow: &SenderStream| {
-        let messages = flow.counter_growth(received)?;
-        Some(are_enough(messages, flow.judged_duration(), rtt))
-    };
-    figures.flows.iter().all(|flow| of_flow(flow) == Some(true))
+    figures.flows.iter().all(|flow| {
+        flow.counter_growth(received_count)
+            .is_some_and(|messages| are_enough(messages, flow.judged_duration(), rtt))
+    })
+}
+
+/// Returns the segments of the other end that held data; their bytes, if the kernel counts no
+/// segments.
+fn received_count(tcp: &TcpInfo) -> Option<u64> {
+    tcp.data_segs_in
+        .map(SegCount::get)
+        .or_else(|| tcp.bytes_received.map(ByteCount::get))
 }
 
 fn are_enough(messages: u64, time: Span, rtt: Span) -> bool {
@@ -183,17 +181,17 @@ fn usual_size(flow: &SenderStream) -> Option<ByteCount> {
 
 /// Returns of each snapshot whether the stream had as much on the way as it ever had.
 fn full_votes(flow: &SenderStream) -> Vec<Option<bool>> {
-    let offered = || flow.snapshots.iter().map(offered_bytes);
-    let most = offered().flatten().max().unwrap_or_default();
-    let is_full = |size: ByteCount| size >= most.scale_by(FULL_CREDIT_SHARE);
-    offered().map(|size| size.map(is_full)).collect()
+    let offered = flow.snapshots.iter().map(offered_bytes);
+    let most = offered.clone().flatten().max().unwrap_or_default();
+    let full = most.scale_by(FULL_CREDIT_SHARE);
+    offered.map(|size| Some(size? >= full)).collect()
 }
 
 /// Returns of each snapshot of silence whether the last data left when the last message had come,
 /// and nothing has come since. A pace takes its time for what was granted at once.
 fn sender_votes(flow: &SenderStream) -> Vec<bool> {
     let size = usual_size(flow).unwrap_or_default();
-    let vote = |snapshot: &JudgedSample| {
+    let votes = flow.snapshots.iter().filter_map(|snapshot| {
         let tcp = &snapshot.sample.tcp;
         let (sent, received) = (tcp.since_data_sent?, tcp.since_data_received?);
         let paced = tcp
@@ -204,6 +202,6 @@ fn sender_votes(flow: &SenderStream) -> Vec<bool> {
             && snapshot.outstanding > Some(ByteCount::ZERO)
             && sent.max(received) > late;
         is_silent.then_some(sent <= received + TICK_TOLERANCE && received <= sent + late)
-    };
-    flow.snapshots.iter().filter_map(vote).collect()
+    });
+    votes.collect()
 }

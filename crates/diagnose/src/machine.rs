@@ -78,15 +78,12 @@ impl HostDrops {
     /// Returns those of `machine`; `None` if none are known. The device, its driver and the queue
     /// of a processor may each count the same packet.
     pub(crate) fn of_receiver(machine: &Machine) -> Option<Self> {
-        let device = machine.device.as_ref();
-        let of_device = |count: fn(&DeviceReport) -> u64| device.map_or(0, count);
+        let (ring, filter) = machine.device.as_ref().map_or((0, 0), |device| {
+            let ring = device.dropped_in.max(device.without_buffer);
+            (ring, device.filtered_in)
+        });
         let stack = machine.network.unwrap_or_default();
-        let ring = of_device(|device| device.dropped_in.max(device.without_buffer));
-        let (backlog, filter) = (
-            stack.backlog_dropped,
-            of_device(|device| device.filtered_in),
-        );
-        let sockets = stack.dropped_by_sockets();
+        let (backlog, sockets) = (stack.backlog_dropped, stack.dropped_by_sockets());
         let (_, counter) = [
             // The kernel counts what a processor's queue has no room for at the device too.
             (backlog, DropCounter::Backlog),
@@ -157,26 +154,31 @@ pub(crate) fn host_rows(evidence: &Evidence) -> impl Iterator<Item = (String, St
     let pressed = pressed
         .zip(tcp_memory_text(receiver))
         .map(|(share, memory)| format!("{memory}; saved for {share} of the time"));
-    let link = |machine: &Machine| machine.device.as_ref().and_then(link_errors_text);
     [
         ("dropped by the receiving host", dropped),
         ("TCP memory of the receiving host", pressed),
-        ("link of the sender", link(&evidence.sender_machine)),
-        ("link of the receiver", link(receiver)),
+        (
+            "link of the sender",
+            link_errors_text(&evidence.sender_machine),
+        ),
+        ("link of the receiver", link_errors_text(receiver)),
     ]
     .into_iter()
     .filter_map(|(name, text)| Some((name.to_owned(), text?)))
 }
 
-fn link_errors_text(device: &DeviceReport) -> Option<String> {
-    let counted = |count: u64, what: &str| (count > 0).then(|| count_noun(count, what));
-    let errors = [
-        counted(device.collisions, "collision"),
-        counted(device.late_collisions, "late collision"),
-        counted(device.carrier_errors, "carrier error"),
-        counted(device.checksum_errors, "wrong checksum"),
-    ];
-    let errors: Vec<String> = errors.into_iter().flatten().collect();
+fn link_errors_text(machine: &Machine) -> Option<String> {
+    let device = machine.device.as_ref()?;
+    let errors: Vec<String> = [
+        (device.collisions, "collision"),
+        (device.late_collisions, "late collision"),
+        (device.carrier_errors, "carrier error"),
+        (device.checksum_errors, "wrong checksum"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| count_noun(count, what))
+    .collect();
     let duplex = match device.is_half_duplex {
         Some(true) => "half duplex",
         Some(false) => "full duplex",
@@ -192,12 +194,12 @@ fn link_errors_text(device: &DeviceReport) -> Option<String> {
 
 /// Returns how many packets a host dropped, and where most of them.
 pub(crate) fn drops_text(dropped: Option<HostDrops>) -> String {
-    let text = |dropped: HostDrops| {
-        format!(
-            "{}, most by {}",
-            count_noun(dropped.count, "packet"),
-            dropped.counter.text()
-        )
+    let Some(HostDrops { count, counter }) = dropped else {
+        return "packets".to_owned();
     };
-    dropped.map_or_else(|| "packets".to_owned(), text)
+    format!(
+        "{}, most by {}",
+        count_noun(count, "packet"),
+        counter.text()
+    )
 }

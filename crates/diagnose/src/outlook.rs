@@ -126,11 +126,10 @@ impl<'a> ChangeOutlook<'a> {
         );
         // How far the relays are from the hosts is assumed.
         let low = prediction.low.min(self.present.scale_by(USUAL_VARIATION));
-        let (bits_per_second, high) = (prediction.kernel_model, prediction.high);
         let forecast = Forecast {
-            bits_per_second,
+            bits_per_second: prediction.kernel_model,
             low,
-            high,
+            high: prediction.high,
             capacity_unknown: false,
         };
         Some(if self.knows_the_capacity() {
@@ -246,7 +245,8 @@ impl<'a> ChangeOutlook<'a> {
     }
 
     fn predict_over(&self, bandwidth: Option<BitRate>, changes: &[Change]) -> Prediction {
-        let host = |settings: &HostSettings| settings.changed_by(changes);
+        let [sender, receiver] =
+            [&self.sender, &self.receiver].map(|host| host.changed_by(changes));
         let request = self.request_with(changes);
         let mut path = self.path.clone();
         path.forward.rate = bandwidth;
@@ -257,7 +257,7 @@ impl<'a> ChangeOutlook<'a> {
         {
             path.forward.loss = None;
         }
-        predict(&path, &host(&self.sender), &host(&self.receiver), &request)
+        predict(&path, &sender, &receiver, &request)
     }
 
     /// Returns the payload of all streams together that the path carries, where its bandwidth was
@@ -292,8 +292,10 @@ impl<'a> ChangeOutlook<'a> {
             _ => return None,
         };
         let change = constraint.removing_change(self.maximum_for_the_path(constraint))?;
-        let is_same = |earlier: &Change| discriminant(earlier) == discriminant(&change);
-        (!changes.iter().any(is_same)).then_some(change)
+        let is_new = changes
+            .iter()
+            .all(|earlier| discriminant(earlier) != discriminant(&change));
+        is_new.then_some(change)
     }
 
     /// Returns the maximum of `tcp_wmem` or `tcp_rmem` that holds what the path takes, with room to
@@ -361,16 +363,18 @@ impl<'a> ChangeOutlook<'a> {
     }
 
     fn rests_on_the_unknown(&self, limit: Limit, changes: &[Change]) -> bool {
-        let fixed = self.request_with(changes).buffer != Buffer::Automatic;
-        let set = |one: fn(&Change) -> bool| fixed || changes.iter().any(one);
+        if self.request_with(changes).buffer != Buffer::Automatic {
+            return false;
+        }
+        let mut changes = changes.iter();
         match limit {
             Limit::SendBuffer => {
                 self.evidence.sender.is_none()
-                    && !set(|change| matches!(change, Change::TcpWmemMax(_)))
+                    && !changes.any(|change| matches!(change, Change::TcpWmemMax(_)))
             }
             Limit::ReceiveWindow => {
                 self.evidence.receiver.is_none()
-                    && !set(|change| matches!(change, Change::TcpRmemMax(_)))
+                    && !changes.any(|change| matches!(change, Change::TcpRmemMax(_)))
             }
             _ => false,
         }

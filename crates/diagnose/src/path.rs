@@ -84,14 +84,13 @@ pub(crate) fn is_flat(
             last = Some((at, bytes));
         }
     }
+    if rates.len() < MIN_RATES {
+        return false;
+    }
     rates.sort_by(f64::total_cmp);
-    let at = |share: f64| {
-        rates
-            .get((rates.len().saturating_sub(1) as f64 * share) as usize)
-            .copied()
-    };
-    let spread = || Some((at(0.75)? - at(0.25)?) / at(0.5)?);
-    rates.len() >= MIN_RATES && spread().is_some_and(|spread| spread <= FLAT_RATE_SPREAD)
+    let last = (rates.len() - 1) as f64;
+    let [low, usual, high] = [0.25, 0.5, 0.75].map(|share| rates[(last * share) as usize]);
+    (high - low) / usual <= FLAT_RATE_SPREAD
 }
 
 /// Fewest rates that show a course.
@@ -132,21 +131,17 @@ fn trend_of(
     figures: &SenderSampleFigures,
     figure: impl Fn(&JudgedSample) -> Option<f64>,
 ) -> Option<f64> {
-    let third = |last: bool| -> f64 {
+    let [first, last] = [false, true].map(|is_last| -> f64 {
         let means = figures.flows.iter().filter_map(|flow| {
-            let count = flow.snapshots.len() / 3;
-            let part = if last {
-                &flow.snapshots[flow.snapshots.len() - count..]
-            } else {
-                &flow.snapshots[..count]
-            };
+            let (all, third) = (flow.snapshots.len(), flow.snapshots.len() / 3);
+            let begin = if is_last { all - third } else { 0 };
+            let part = &flow.snapshots[begin..begin + third];
             let all: Vec<f64> = part.iter().filter_map(&figure).collect();
             (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
         });
         means.sum()
-    };
-    let first = third(false);
-    (first > 0.0).then(|| third(true) / first)
+    });
+    (first > 0.0).then(|| last / first)
 }
 
 /// Rate in the last third of the judged part ÷ rate in the first.

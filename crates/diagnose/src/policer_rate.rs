@@ -38,23 +38,13 @@ pub(crate) fn lower_bound(figures: &SenderSampleFigures) -> Option<BitRate> {
 /// little of the saved burst may be in it, so that the device's rate is hardly higher.
 pub(crate) fn upper_bound(figures: &SenderSampleFigures) -> Option<BitRate> {
     let round_trip = figures.rtt?;
-    let in_one = |flow: &SenderStream| {
-        let next = |at: Span| {
-            flow.whole.get(
-                flow.whole
-                    .partition_point(|sample| sample.at < at + round_trip),
-            )
-        };
-        loss_times(flow)
-            .filter_map(|at| arrival_rate(figures, at, next(at)?.at))
-            .max()
-    };
-    figures
-        .flows
-        .iter()
-        .filter_map(in_one)
-        .max()
-        .max(lower_bound(figures))
+    let rates = figures.flows.iter().flat_map(|flow| {
+        loss_times(flow).filter_map(move |at| {
+            let next = flow.samples_from(at + round_trip).first()?;
+            arrival_rate(figures, at, next.at)
+        })
+    });
+    rates.max().max(lower_bound(figures))
 }
 
 /// Returns each time at which a sample shows that a stream had retransmitted.
@@ -69,13 +59,11 @@ fn loss_times<'f>(flow: &'f SenderStream) -> impl Iterator<Item = Span> + 'f {
 /// it.
 fn arrival_rate(figures: &SenderSampleFigures, from: Span, until: Span) -> Option<BitRate> {
     // Streams are sampled one after the other.
-    let arrived = |flow: &SenderStream| {
-        Some(
-            delivered_segments(flow, until)?
-                .saturating_sub(delivered_segments(flow, from + SNAPSHOT_SPREAD)?),
-        )
-    };
-    let segments: SegCount = figures.flows.iter().map(arrived).sum::<Option<_>>()?;
+    let arrived = figures.flows.iter().map(|flow| {
+        let before = delivered_segments(flow, from + SNAPSHOT_SPREAD)?;
+        Some(delivered_segments(flow, until)?.saturating_sub(before))
+    });
+    let segments: SegCount = arrived.sum::<Option<_>>()?;
     let bytes: ByteCount = segments.of_size(figures.mss?);
     (until > from).then(|| BitRate::from_bytes_in(bytes, until - from))
 }

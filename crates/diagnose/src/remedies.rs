@@ -1,6 +1,7 @@
 use std::cmp::Reverse;
 
 use fullpipe_record::{Evidence, Remedy, Scope, Verdict};
+use fullpipe_units::BitRate;
 
 use crate::advice::{RemedyAdvice, fills_a_queue};
 use crate::figures::SenderSampleFigures;
@@ -30,37 +31,44 @@ pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let mut remedies = facts.setting_remedies(&advice);
     remedies.retain(|remedy| advice.is_worthwhile(remedy));
     // A remedy that a setting carries out needs no person.
-    let is_new = |remedy: &Remedy| remedies.iter().all(|other| other.id != remedy.id);
-    let manual = facts
+    let manual: Vec<Remedy> = facts
         .manual_remedies()
         .iter()
-        .map(|manual| advice.by_a_person(manual));
-    let manual: Vec<Remedy> = manual.filter(is_new).collect();
+        .map(|manual| advice.by_a_person(manual))
+        .filter(|manual| remedies.iter().all(|other| other.id != manual.id))
+        .collect();
     remedies.extend(manual);
     sort_remedies(&mut remedies);
     remedies
 }
 
 fn sort_remedies(remedies: &mut [Remedy]) {
-    let rate = |remedy: &Remedy| remedy.predicted.map(|forecast| forecast.bits_per_second);
-    // Relays carry out what no setting does, on machines that are still to be found.
-    let needs_machines =
-        |remedy: &Remedy| remedy.scope == Scope::Path && remedy.predicted.is_some();
     let highest = remedies
         .iter()
         .filter(|remedy| !needs_machines(remedy))
-        .filter_map(rate)
+        .filter_map(predicted_rate)
         .max();
     let about_the_highest = highest.map(|rate| rate.scale_by(1.0 - SAME_RATE));
     remedies.sort_by_key(|remedy| {
-        let is_slower = rate(remedy).is_none() || rate(remedy) < about_the_highest;
-        let slower = is_slower.then_some(Reverse(rate(remedy)));
+        let rate = predicted_rate(remedy);
+        let is_slower = rate.is_none() || rate < about_the_highest;
+        let slower = is_slower.then_some(Reverse(rate));
         (
             needs_machines(remedy),
             slower,
             !is_slower && fills_a_queue(remedy),
             remedy.scope,
-            Reverse(rate(remedy)),
+            Reverse(rate),
         )
     });
+}
+
+fn predicted_rate(remedy: &Remedy) -> Option<BitRate> {
+    Some(remedy.predicted?.bits_per_second)
+}
+
+/// Returns true of relays: they carry out what no setting does, on machines that are still to be
+/// found.
+fn needs_machines(remedy: &Remedy) -> bool {
+    remedy.scope == Scope::Path && remedy.predicted.is_some()
 }

@@ -13,6 +13,7 @@ use crate::limits::{
 };
 use crate::path::UNSEEN;
 use crate::signals::Signals;
+use crate::snapshot::JudgedSample;
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the limit of the part of a transfer that `figures` are of.
@@ -157,37 +158,43 @@ fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFindi
 
 /// Returns the names of the figures that more would take.
 fn missing_figures(figures: &SenderSampleFigures) -> Vec<&'static str> {
-    let unstated = |stated: bool, name| (!stated).then_some(name);
-    let stated = |one: fn(&crate::snapshot::JudgedSample) -> bool| figures.snapshots().any(one);
-    let mut names: Vec<&str> = [
-        unstated(
-            stated(|snapshot| snapshot.outstanding.is_some()),
-            "bytes in flight (tcpi_unacked)",
-        ),
-        unstated(
-            stated(|snapshot| snapshot.cwnd.is_some()),
-            "the congestion window (tcpi_snd_cwnd)",
-        ),
-        unstated(
-            stated(|snapshot| snapshot.window.is_some()),
-            "the advertised window (tcpi_snd_wnd, Linux 5.4)",
-        ),
-        unstated(
-            stated(|snapshot| snapshot.not_sent.is_some()),
-            "bytes not yet sent (tcpi_notsent_bytes, Linux 4.6)",
-        ),
-        unstated(
-            stated(|snapshot| snapshot.sndbuf.is_some() && snapshot.queued.is_some()),
-            "the send buffer (SO_MEMINFO)",
-        ),
-        unstated(figures.rtt.is_some(), "the round-trip time"),
-        unstated(figures.rate > BitRate::ZERO, "progress of the data"),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
+    let mut names: Vec<&str> = FIGURES_OF_SNAPSHOTS
+        .into_iter()
+        .filter(|(_, is_stated)| !figures.snapshots().any(is_stated))
+        .map(|(name, _)| name)
+        .collect();
+    if figures.rtt.is_none() {
+        names.push("the round-trip time");
+    }
+    if figures.rate == BitRate::ZERO {
+        names.push("progress of the data");
+    }
     if names.is_empty() {
         names.push("a limit that holds for most of the time");
     }
     names
 }
+
+/// The name of a figure, and the test of a snapshot that has it.
+type SnapshotFigure = (&'static str, fn(&JudgedSample) -> bool);
+
+/// The figures of a snapshot that a judgement needs.
+const FIGURES_OF_SNAPSHOTS: [SnapshotFigure; 5] = [
+    ("bytes in flight (tcpi_unacked)", |snapshot| {
+        snapshot.outstanding.is_some()
+    }),
+    ("the congestion window (tcpi_snd_cwnd)", |snapshot| {
+        snapshot.cwnd.is_some()
+    }),
+    (
+        "the advertised window (tcpi_snd_wnd, Linux 5.4)",
+        |snapshot| snapshot.window.is_some(),
+    ),
+    (
+        "bytes not yet sent (tcpi_notsent_bytes, Linux 4.6)",
+        |snapshot| snapshot.not_sent.is_some(),
+    ),
+    ("the send buffer (SO_MEMINFO)", |snapshot| {
+        snapshot.sndbuf.is_some() && snapshot.queued.is_some()
+    }),
+];

@@ -32,17 +32,13 @@ pub(crate) fn once_lifted(
             .get()
             .max(1.0)
     });
-    let lifted = |rate: BitRate, kind| {
-        if is_of_a_rule(kind) {
-            rate.scale_by(longer)
-        } else {
-            rate
+    let mut lifted = ceilings.clone();
+    for (kind, rate) in &mut lifted {
+        if is_of_a_rule(*kind) {
+            *rate = rate.scale_by(longer);
         }
-    };
-    ceilings
-        .iter()
-        .map(|(kind, rate)| (*kind, lifted(*rate, *kind)))
-        .collect()
+    }
+    lifted
 }
 
 fn by_ceiling(kind: Limit, rate: BitRate, ceilings: &BTreeMap<Limit, BitRate>) -> Option<RunnerUp> {

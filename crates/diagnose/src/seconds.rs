@@ -23,26 +23,7 @@ pub(crate) fn other_limits(evidence: &Evidence, whole: &LimitFinding) -> (Vec<Ot
         return (Vec::new(), Ratio::ZERO);
     }
     let seconds = limit_of_each(evidence, whole);
-    let mut others: Vec<OtherLimit> = Vec::new();
-    for found in &seconds {
-        let (kind, cause, at) = (
-            found.limit_kind(),
-            found.verdict.limit_cause(),
-            found.verdict.limit_place(),
-        );
-        let same =
-            |other: &&mut OtherLimit| (other.kind, other.cause, other.at) == (kind, cause, at);
-        let share = Ratio::from_quotient(1.0, seconds.len() as f64);
-        match others.iter_mut().find(same) {
-            Some(other) => other.share = Ratio::new(other.share.get() + share.get()),
-            None => others.push(OtherLimit {
-                kind,
-                cause,
-                at,
-                share,
-            }),
-        }
-    }
+    let mut others = limits_by_share(&seconds);
     let of_whole: f64 = others
         .iter()
         .filter(|other| other.kind == whole.limit_kind())
@@ -57,6 +38,32 @@ pub(crate) fn other_limits(evidence: &Evidence, whole: &LimitFinding) -> (Vec<Ot
     others.retain(|other| other.share.get() >= MIN_OTHER_SHARE);
     others.sort_by(|a, b| b.share.get().total_cmp(&a.share.get()));
     (others, Ratio::new(of_whole))
+}
+
+/// Returns each limit of some parts of equal length, with its share of them.
+fn limits_by_share(parts: &[LimitFinding]) -> Vec<OtherLimit> {
+    let share = Ratio::from_quotient(1.0, parts.len() as f64);
+    let mut limits: Vec<OtherLimit> = Vec::new();
+    for found in parts {
+        let (kind, cause, at) = (
+            found.limit_kind(),
+            found.verdict.limit_cause(),
+            found.verdict.limit_place(),
+        );
+        match limits
+            .iter_mut()
+            .find(|one| (one.kind, one.cause, one.at) == (kind, cause, at))
+        {
+            Some(one) => one.share = Ratio::new(one.share.get() + share.get()),
+            None => limits.push(OtherLimit {
+                kind,
+                cause,
+                at,
+                share,
+            }),
+        }
+    }
+    limits
 }
 
 /// Returns the share of the transfer's time in which `whole` did not hold, of what was judged.

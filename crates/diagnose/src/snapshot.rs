@@ -64,7 +64,6 @@ impl<'a> JudgedSample<'a> {
     pub(crate) fn new(sample: &'a Sample, fallback: &FallbackFigures) -> Self {
         let tcp = &sample.tcp;
         let outstanding = sample.outstanding_bytes();
-        let held = || Some(outstanding? + tcp.not_sent?);
         Self {
             sample,
             outstanding,
@@ -75,7 +74,10 @@ impl<'a> JudgedSample<'a> {
             not_sent: tcp
                 .not_sent
                 .or_else(|| Some(sample.memory?.wmem_queued.saturating_sub(outstanding?))),
-            queued: sample.memory.map(|memory| memory.wmem_queued).or_else(held),
+            queued: sample
+                .memory
+                .map(|memory| memory.wmem_queued)
+                .or_else(|| Some(outstanding? + tcp.not_sent?)),
             sndbuf: sample
                 .memory
                 .map(|memory| memory.sndbuf)
@@ -85,8 +87,7 @@ impl<'a> JudgedSample<'a> {
 
     /// Returns true if anything was in flight or waiting.
     pub(crate) fn is_busy(&self) -> bool {
-        let nothing = |size: Option<ByteCount>| size == Some(ByteCount::ZERO);
-        !(nothing(self.outstanding) && nothing(self.not_sent))
+        [self.outstanding, self.not_sent] != [Some(ByteCount::ZERO); 2]
     }
 
     /// Returns true if the advertised window was used up; `None` if its use is not known. Where the
@@ -188,6 +189,11 @@ pub(crate) fn own_window(tcp: &TcpInfo) -> Option<ByteCount> {
     // A shift that is not reported is the largest.
     let scale = (tcp.window_scaling != Some(false)).then(|| tcp.rcv_wscale.unwrap_or(u8::MAX));
     Some(tcp.rcv_wnd?.min(kernel::largest_window(scale)))
+}
+
+/// Bytes that a stream has received: what the kernel counted, or else the program.
+pub(crate) fn received_bytes(sample: &Sample) -> ByteCount {
+    sample.tcp.bytes_received.unwrap_or(sample.bytes)
 }
 
 /// The send buffer as the settings give it: read back where it is fixed, `tcp_wmem` where the

@@ -66,16 +66,14 @@ impl<'e> SynQuotes<'e> {
         if self.offers && first.window_scale.is_none() {
             return Some(format!("between {} and {}", self.end, first.by));
         }
-        let says = |quoted: &SynQuote| (quoted.window_scale, quoted.mss);
-        let changed = self
-            .quotes
-            .windows(2)
-            .find(|pair| says(&pair[0]) != says(&pair[1]))?;
+        let changed = self.quotes.windows(2).find(|pair| {
+            pair[0].window_scale != pair[1].window_scale || pair[0].mss != pair[1].mss
+        })?;
         Some(format!("between {} and {}", changed[0].by, changed[1].by))
     }
 
     fn quoted_options(&self) -> String {
-        let text = |quoted: &SynQuote| {
+        let texts = self.quotes.iter().map(|quoted| {
             let scale = quoted
                 .window_scale
                 .map_or_else(|| "no scale".to_owned(), |shift| format!("scale {shift}"));
@@ -83,7 +81,7 @@ impl<'e> SynQuotes<'e> {
                 .mss
                 .map_or_else(|| "no MSS".to_owned(), |mss| format!("MSS {}", mss.get()));
             format!("{scale}, {mss} at {}", quoted.by)
-        };
-        self.quotes.iter().map(text).collect::<Vec<_>>().join("; ")
+        });
+        texts.collect::<Vec<_>>().join("; ")
     }
 }

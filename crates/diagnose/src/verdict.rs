@@ -168,9 +168,10 @@ fn verdict_sentence(
     finding: &LimitFinding,
     facts: &dyn LimitFacts,
 ) -> String {
-    let of_capture =
-        || captured::captured_sentence(figures, figures.evidence.capture.as_ref()?, finding);
-    of_capture().unwrap_or_else(|| facts.sentence())
+    let capture = figures.evidence.capture.as_ref();
+    capture
+        .and_then(|capture| captured::captured_sentence(figures, capture, finding))
+        .unwrap_or_else(|| facts.sentence())
 }
 
 fn evidence_basis(evidence: &Evidence) -> Basis {

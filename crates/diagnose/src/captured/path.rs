@@ -8,7 +8,6 @@ use fullpipe_units::{BitRate, Ratio};
 
 use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
-use crate::flow::SenderStream;
 use crate::limits::{capacity, congestion_window, loss, receiver_application};
 use crate::losses;
 use crate::path::{mean_trend, stated_capacity};
@@ -72,14 +71,14 @@ impl CaptureView<'_> {
     /// have filled the queue. Others that use the link too leave a queue.
     pub(super) fn full_at_first(&self) -> Option<LimitFinding> {
         let queue = self.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
-        let of_flow = |flow: &SenderStream| {
+        let rates = self.figures.flows.iter().map(|flow| {
             let [first, last] = losses::time_of_queue(flow, |rtt| rtt >= queue)?;
             Some(BitRate::from_bytes_in(
                 last.bytes.saturating_sub(first.bytes),
                 last.at.saturating_sub(first.at),
             ))
-        };
-        let rate_of_queue: BitRate = self.figures.flows.iter().map(of_flow).sum::<Option<_>>()?;
+        });
+        let rate_of_queue: BitRate = rates.sum::<Option<_>>()?;
         let stands = share_of_votes(
             self.figures
                 .snapshots()
@@ -129,40 +128,12 @@ impl CaptureView<'_> {
                 .map(|snapshot| snapshot.held_by_path(false)),
         )
         .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
-        let order = [
-            loss::without_queue,
-            capacity::full_bottleneck,
-            congestion_window::held_without_loss,
-            loss::find_loss,
-        ];
-        // A queue that is empty so often is none of a full link.
-        let may_be =
-            |found: &LimitFinding| found.limit_kind() != Limit::Capacity || !self.drains_queue();
-        let by_rules = || {
-            order
-                .into_iter()
-                .filter_map(|rule| rule(self.figures, held))
-                .find(may_be)
-        };
         let found = if self.fills_path() {
             LimitFinding::new(CapacityVerdict::Link, held)
         } else {
-            by_rules()?
+            self.limit_by_rules(held)?
         };
-        // A queue that is seldom empty is not short, and a policer has none.
-        let denies_queue =
-            [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
-        let is_long = denies_queue.contains(&found.verdict) && self.queue_stands();
-        // Random losses do not keep a queue full; those of others, or the sender itself, do.
-        let is_busy =
-            found.verdict == LossVerdict::Random.into() && self.queue_stands() && self.some_waits();
-        let found = if is_busy && self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true) {
-            found.as_verdict(CapacityVerdict::Shared)
-        } else if is_long || is_busy {
-            found.as_verdict(CapacityVerdict::Link)
-        } else {
-            found
-        };
+        let found = self.with_standing_queue(found);
         let found = capacity::behind_on_path(self.figures, &found).unwrap_or(found);
         if found.limit_kind() == Limit::Capacity {
             // A link that the sender leaves idle so often is not full.
@@ -184,18 +155,49 @@ impl CaptureView<'_> {
         })
     }
 
+    /// Returns the limit of the path as its samples show it.
+    fn limit_by_rules(&self, held: Ratio) -> Option<LimitFinding> {
+        let order = [
+            loss::without_queue,
+            capacity::full_bottleneck,
+            congestion_window::held_without_loss,
+            loss::find_loss,
+        ];
+        // A queue that is empty so often is none of a full link.
+        order
+            .into_iter()
+            .filter_map(|rule| rule(self.figures, held))
+            .find(|found| found.limit_kind() != Limit::Capacity || !self.drains_queue())
+    }
+
+    /// Returns the finding; a full link instead, where it denies a queue that stands.
+    fn with_standing_queue(&self, found: LimitFinding) -> LimitFinding {
+        // A queue that is seldom empty is not short, and a policer has none.
+        let denies_queue =
+            [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
+        let is_long = denies_queue.contains(&found.verdict) && self.queue_stands();
+        // Random losses do not keep a queue full; those of others, or the sender itself, do.
+        let is_busy =
+            found.verdict == LossVerdict::Random.into() && self.queue_stands() && self.some_waits();
+        if is_busy && self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true) {
+            found.as_verdict(CapacityVerdict::Shared)
+        } else if is_long || is_busy {
+            found.as_verdict(CapacityVerdict::Link)
+        } else {
+            found
+        }
+    }
+
     /// Returns `found` as one of several if it is a full link whose queue stays short and loses
     /// next to nothing, as in the sending host, which lets hardly any of a connection wait for a shaper of its
     /// own (`tcp_small_queue_check`).
     fn with_shaper(&self, found: LimitFinding) -> LimitFinding {
-        let is_short = || {
-            let most = self.figures.idle_rtt?.scale_by(MAX_WAIT_FOR_SHAPER);
-            Some(self.figures.rtt? <= most)
-        };
+        let rtts = self.figures.rtt.zip(self.figures.idle_rtt);
+        let is_long = rtts.is_some_and(|(rtt, idle)| rtt > idle.scale_by(MAX_WAIT_FOR_SHAPER));
         let may_be = found.limit_kind() == Limit::Capacity
             && !self.is_at_sender()
             && self.figures.sent_again_in_all().unwrap_or(0) < FEW_SEGMENTS
-            && is_short() != Some(false);
+            && !is_long;
         if may_be {
             found.one_of_several()
         } else {

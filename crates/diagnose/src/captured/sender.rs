@@ -1,7 +1,7 @@
 //! Senders that hold a captured transfer back themselves: programs, buffers, paces and queues.
 
 use fullpipe_record::{
-    ApplicationWindowVerdict, BurstRate, CapacityVerdict, LegalVerdict, PacingVerdict, QuietRounds,
+    ApplicationWindowVerdict, BurstRate, CapacityVerdict, LegalVerdict, PacingVerdict,
     ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
@@ -56,10 +56,11 @@ impl CaptureView<'_> {
     /// Returns true if a buffer is refilled in long trains, each as acknowledgements come: its
     /// writer is woken seldom, when a third of it is free (`sk_stream_write_space`).
     fn is_buffer(&self) -> bool {
-        let sleeps = |quiet: QuietRounds| quiet.level.get() >= MIN_LEVEL_OF_SLEEPING_WRITER;
-        let is_level = self.is_level()
-            || (!self.ever_lost_on_path() && self.capture.quiet.is_some_and(sleeps));
-        is_level
+        let sleeps = self
+            .capture
+            .quiet
+            .is_some_and(|quiet| quiet.level.get() >= MIN_LEVEL_OF_SLEEPING_WRITER);
+        (self.is_level() || (!self.ever_lost_on_path() && sleeps))
             && !self.was_fuller()
             && self.follows_acknowledgements()
             && self.is_longer_than_a_pace(self.figures.rate)
@@ -96,17 +97,10 @@ impl CaptureView<'_> {
             return Some(self.with_pace(program));
         }
         if self.sees_no_queue() {
-            return Some(if self.leaves_room_on_path() {
-                LimitFinding::new(SendBufferVerdict::TcpWmemMax, held)
-                    .add_alternative(SenderApplicationVerdict::Idle)
-            } else {
-                LimitFinding::new(CapacityVerdict::Link, held).one_of_several()
-            });
+            return Some(self.even_without_queue(held));
         }
         // A congestion window grows again after a loss.
-        let is_long = |quiet: QuietRounds| quiet.share.get() >= LONG_QUIET_SHARE;
-        let stands_still = || self.is_level() && self.capture.quiet.is_some_and(is_long);
-        let is_own = (!self.lost_on_path() || stands_still()) && !self.waits_on_path();
+        let is_own = (!self.lost_on_path() || self.is_long_level()) && !self.waits_on_path();
         let is_in_writes = self.is_at_sender() && self.is_longer_than_a_pace(self.figures.rate);
         is_own.then(|| {
             if is_in_writes {
@@ -115,6 +109,22 @@ impl CaptureView<'_> {
                 LimitFinding::new(PacingVerdict::MaxPacingRate, held)
             }
         })
+    }
+
+    /// Returns what spaces the segments evenly where no queue is seen.
+    fn even_without_queue(&self, held: Ratio) -> LimitFinding {
+        if self.leaves_room_on_path() {
+            LimitFinding::new(SendBufferVerdict::TcpWmemMax, held)
+                .add_alternative(SenderApplicationVerdict::Idle)
+        } else {
+            LimitFinding::new(CapacityVerdict::Link, held).one_of_several()
+        }
+    }
+
+    /// Returns true if as much was in flight for long.
+    fn is_long_level(&self) -> bool {
+        let quiet = self.capture.quiet;
+        self.is_level() && quiet.is_some_and(|quiet| quiet.share.get() >= LONG_QUIET_SHARE)
     }
 
     /// Returns a `program` that sends evenly, which may be a device with a bucket unless it was
@@ -132,19 +142,17 @@ impl CaptureView<'_> {
     /// much is in flight: BBR sends a quarter faster in one of eight round trips
     /// (`bbr_pacing_gain`) if its buffer lets it, and a maximum pace never does.
     fn exceeds_its_pace(&self) -> bool {
-        let is_faster = |burst: BurstRate| {
+        let departs_faster = self.capture.departures.is_some_and(|burst| {
             burst.share.get() >= MIN_PACED_SHARE
                 && burst.rate > self.figures.rate.scale_by(MAX_PACE_FACTOR)
-        };
+        });
         let exceeds = self
             .capture
             .faster
             .is_some_and(|share| share.get() >= MIN_FASTER_THAN_PACE);
         // Elsewhere the bottleneck spaces the segments of a train.
         let is_seen = self.is_at_sender() || self.trains_answered().is_none();
-        self.is_level()
-            && !self.was_fuller()
-            && (exceeds || is_seen && self.capture.departures.is_some_and(is_faster))
+        self.is_level() && !self.was_fuller() && (exceeds || is_seen && departs_faster)
     }
 
     /// Returns true if packets end where the program's writes do, which are joined where data waits
@@ -167,8 +175,8 @@ impl CaptureView<'_> {
 
     /// Returns true if data always waited at the sender: hardly a packet ends where a write does.
     fn data_waits_at_sender(&self) -> bool {
-        let segments = || self.figures.flows.first()?.whole.last()?.tcp.data_segs_out;
-        segments()
+        let flow = self.figures.flows.first();
+        flow.and_then(|flow| flow.whole.last()?.tcp.data_segs_out)
             .is_some_and(|all| self.capture.partial.get() * all.get() as f64 <= FEW_ENDS_OF_WRITES)
     }
 
@@ -191,11 +199,11 @@ impl CaptureView<'_> {
         let lost = self.ever_lost_on_path();
         let is_faster = self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
         let is_flat = self.flight_plateau()? >= FLAT_PLATEAU && !lost && is_faster;
-        let refills = || {
-            let is_level = self.is_level() && self.drains_queue() && (self.some_waits() || !lost);
-            is_level && self.bursts_are_faster(MIN_SHARE_OF_REFILLS) == Some(true)
-        };
-        (is_flat || refills()).then(|| self.of_sender()).flatten()
+        let refills = self.is_level()
+            && self.drains_queue()
+            && (self.some_waits() || !lost)
+            && self.bursts_are_faster(MIN_SHARE_OF_REFILLS) == Some(true);
+        (is_flat || refills).then(|| self.of_sender()).flatten()
     }
 
     /// Finds a sender that holds itself back though this does not show why: its program or its own
@@ -284,8 +292,11 @@ impl CaptureView<'_> {
     /// Returns true if what is in flight swings by more than the third of a buffer that is free
     /// when its writer is woken.
     pub(super) fn has_flight_swings(&self) -> bool {
-        let swings = |quiet: QuietRounds| quiet.level.get() < MIN_LEVEL_OF_SLEEPING_WRITER;
-        !self.ever_lost_on_path() && self.capture.quiet.is_some_and(swings)
+        let swings = self
+            .capture
+            .quiet
+            .is_some_and(|quiet| quiet.level.get() < MIN_LEVEL_OF_SLEEPING_WRITER);
+        !self.ever_lost_on_path() && swings
     }
 
     /// Returns true if the receiving program sends something in each round trip, as one does that
@@ -308,10 +319,9 @@ impl CaptureView<'_> {
 
     /// Returns true if small trains are spaced by a rate, which is above that of the transfer.
     fn bursts_are_paced(&self) -> bool {
-        let is_pace = |burst: BurstRate| burst.share.get() >= PACED_BURSTS_SHARE;
-        self.capture
-            .departures
-            .is_some_and(|burst| is_pace(burst) && !self.is_longer_than_a_pace(burst.rate))
+        self.capture.departures.is_some_and(|burst| {
+            burst.share.get() >= PACED_BURSTS_SHARE && !self.is_longer_than_a_pace(burst.rate)
+        })
     }
 
     /// Returns the most frequent rate of the sender's trains where a link on the way spaces their
@@ -328,7 +338,9 @@ impl CaptureView<'_> {
     fn paced_share(&self) -> Option<Ratio> {
         let all = self.figures.rate;
         let each = all.scale_by(1.0 / f64::from(self.figures.stream_count()));
-        let of_time = |burst: &BurstRate| {
+        let trains = self.trains_answered();
+        let seen = [self.capture.departures, self.capture.arrivals, trains];
+        let shares = seen.into_iter().flatten().filter_map(|burst| {
             let pace = [each, all]
                 .into_iter()
                 .find(|rate| burst.rate <= rate.scale_by(MAX_PACE_FACTOR))?;
@@ -337,12 +349,7 @@ impl CaptureView<'_> {
             let is_whole = burst.rate >= pace.scale_by(1.0 / MAX_PACE_FACTOR);
             let of_time = (burst.share.get() * pace.relative_to(burst.rate)).min(1.0);
             (is_whole || burst.share.get() >= MIN_SHARE_BELOW_PACE).then(|| Ratio::new(of_time))
-        };
-        let trains = self.trains_answered();
-        let seen = [self.capture.departures, self.capture.arrivals, trains];
-        seen.iter()
-            .flatten()
-            .filter_map(of_time)
-            .max_by(|one, other| one.get().total_cmp(&other.get()))
+        });
+        shares.max_by(|one, other| one.get().total_cmp(&other.get()))
     }
 }

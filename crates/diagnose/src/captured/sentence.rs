@@ -189,9 +189,6 @@ fn one_way(end: At, rate: BitRate) -> String {
 
 /// Returns the figures of a capture that decide.
 pub(crate) fn capture_rows(capture: &CaptureEvidence) -> Vec<Row> {
-    let burst = |burst: Option<BurstRate>| {
-        burst.map(|burst| format!("{}, {} of the data", burst.rate, burst.share))
-    };
     let place = match capture.point {
         Some(At::Sender) => "at the sender",
         Some(At::Receiver) => "at the receiver",
@@ -223,7 +220,7 @@ pub(crate) fn capture_rows(capture: &CaptureEvidence) -> Vec<Row> {
         ),
         (
             "acknowledged most often at",
-            burst(capture.acknowledgements),
+            capture.acknowledgements.map(text_of_burst),
         ),
         (
             "no full segments",
@@ -236,9 +233,13 @@ pub(crate) fn capture_rows(capture: &CaptureEvidence) -> Vec<Row> {
 /// Returns the most frequent rate of the data, with what was sustained where that is clearly less.
 fn sent_most_often_at(burst: BurstRate, sustained: Option<BitRate>) -> String {
     const FASTER: f64 = 1.1;
-    let own = format!("{}, {} of the data", burst.rate, burst.share);
+    let own = text_of_burst(burst);
     match sustained.filter(|sustained| burst.rate > sustained.scale_by(FASTER)) {
         Some(sustained) => format!("{own}, in bursts; over 200 ms at most {sustained}"),
         None => own,
     }
+}
+
+fn text_of_burst(burst: BurstRate) -> String {
+    format!("{}, {} of the data", burst.rate, burst.share)
 }

@@ -1,6 +1,6 @@
 //! Captured transfers over which hardly anything came.
 
-use fullpipe_record::{MtuVerdict, Sample, SenderApplicationVerdict};
+use fullpipe_record::{MtuVerdict, SenderApplicationVerdict};
 use fullpipe_units::{ByteCount, Ratio};
 
 use crate::finding::LimitFinding;
@@ -81,17 +81,12 @@ impl CaptureView<'_> {
     /// Returns the data that was acknowledged or, if that is more, passed here, all streams
     /// together.
     pub(super) fn passed_bytes(&self) -> ByteCount {
-        let of_sample = |sample: &Sample| {
+        let last = self.figures.flows.iter().map(|flow| flow.whole.last());
+        let passed = last.flatten().map(|sample| {
             let sent = sample.tcp.bytes_sent.unwrap_or_default();
-            sample
-                .bytes
-                .max(sent.saturating_sub(sample.tcp.bytes_retrans.unwrap_or_default()))
-        };
-        self.figures
-            .flows
-            .iter()
-            .filter_map(|flow| flow.whole.last().copied())
-            .map(of_sample)
-            .sum()
+            let again = sample.tcp.bytes_retrans.unwrap_or_default();
+            sample.bytes.max(sent.saturating_sub(again))
+        });
+        passed.sum()
     }
 }

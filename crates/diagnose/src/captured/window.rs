@@ -97,12 +97,9 @@ impl CaptureView<'_> {
     /// (RFC 9293, 3.8.6.2.1), and has nothing in flight meanwhile.
     pub(super) fn below_a_segment(&self) -> Option<LimitFinding> {
         let mss = self.figures.mss?;
-        let small = |window| ByteCount::ZERO < window && window < mss;
-        let held = share_of_votes(
-            self.figures
-                .snapshots()
-                .map(|snapshot| snapshot.window.map(small)),
-        )?;
+        let windows = self.figures.snapshots().map(|snapshot| snapshot.window);
+        let held =
+            share_of_votes(windows.map(|window| Some(window? > ByteCount::ZERO && window? < mss)))?;
         let found = LimitFinding::new(ReceiveWindowVerdict::TcpRmemMax, held);
         (held.get() >= MIN_LIMIT_SHARE).then(|| self.cause_of_window(found))
     }
@@ -190,14 +187,14 @@ impl CaptureView<'_> {
     /// Returns true if more is usually in flight than the field of the window allows without its
     /// scale: the scale reached the sender.
     fn exceeds_unscaled_window(&self) -> bool {
-        let exceeds = || {
-            let tcp = &self.figures.flows.first()?.whole.last()?.tcp;
-            Some(
-                self.usual_most_in_flight()?
-                    > ByteCount::new(tcp.snd_wnd?.get() >> tcp.snd_wscale?),
-            )
-        };
-        exceeds() == Some(true)
+        let most = self.usual_most_in_flight();
+        most.is_some_and(|most| self.unscaled_window().is_some_and(|window| most > window))
+    }
+
+    /// Returns the last window as its field gives it, without the scale.
+    fn unscaled_window(&self) -> Option<ByteCount> {
+        let tcp = &self.figures.flows.first()?.whole.last()?.tcp;
+        Some(ByteCount::new(tcp.snd_wnd?.get() >> tcp.snd_wscale?))
     }
 
     /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in
@@ -240,21 +237,23 @@ impl CaptureView<'_> {
     /// that a sender sends into it if it waits for room for a full one (RFC 9293, 3.8.6.2.1). A
     /// buffer is as large by chance.
     fn fills_misread_window(&self) -> bool {
-        let fills = || {
-            let (mss, tcp) = (
-                self.figures.mss?.get(),
-                &self.figures.flows.first()?.snapshots.last()?.sample.tcp,
-            );
-            let shift = tcp.snd_wscale.filter(|shift| *shift < 64)?;
-            let field = tcp.snd_wnd?.get() >> shift;
-            let in_flight = self.usual_most_in_flight()?.get();
-            let fills = |less| (field << less) / mss == in_flight.div_ceil(mss);
-            Some(in_flight >= mss && (0..shift).any(fills))
-        };
         let may_follow = self
             .capture
             .clocked
             .is_none_or(|clocked| clocked.get() >= CLOCKED_BY_WINDOW);
-        self.is_level() && may_follow && fills() == Some(true)
+        self.is_level() && may_follow && self.fits_smaller_scale() == Some(true)
+    }
+
+    /// Returns true if as many segments are usually in flight as the window has by a smaller scale.
+    fn fits_smaller_scale(&self) -> Option<bool> {
+        let mss = self.figures.mss?.get();
+        let tcp = &self.figures.flows.first()?.snapshots.last()?.sample.tcp;
+        let shift = tcp.snd_wscale.filter(|shift| *shift < 64)?;
+        let field = tcp.snd_wnd?.get() >> shift;
+        let in_flight = self.usual_most_in_flight()?.get();
+        Some(
+            in_flight >= mss
+                && (0..shift).any(|less| (field << less) / mss == in_flight.div_ceil(mss)),
+        )
     }
 }

@@ -169,19 +169,21 @@ impl<'a> ReceiverSampleFigures<'a> {
     fn cause_by_drift(&self, losses: usize, duration: Span) -> Option<LossVerdict> {
         let uneven = self.busiest_course()?.unevenness();
         let drift = uneven.as_secs_f64() * losses.max(1) as f64 / duration.as_secs_f64();
-        let of_device = || {
-            if self.was_faster(NO_BURST_BEFORE_QUEUE) {
-                LossVerdict::Policer
-            } else {
-                LossVerdict::ShallowQueue
-            }
-        };
         match drift {
             _ if self.whole.len() > 1 => None,
-            drift if drift <= DRIFT_OF_STEADY_DEVICE => Some(of_device()),
+            drift if drift <= DRIFT_OF_STEADY_DEVICE => Some(self.verdict_of_device()),
             _ if losses < MIN_EPISODES => None,
             drift if drift >= MIN_DRIFT_OF_CHANCE => Some(LossVerdict::Random),
-            drift => (drift <= MAX_DRIFT_OF_DEVICE).then(of_device),
+            drift => (drift <= MAX_DRIFT_OF_DEVICE).then(|| self.verdict_of_device()),
+        }
+    }
+
+    /// Returns the verdict on a device that drops at a rate, by the burst that it let pass.
+    fn verdict_of_device(&self) -> LossVerdict {
+        if self.was_faster(NO_BURST_BEFORE_QUEUE) {
+            LossVerdict::Policer
+        } else {
+            LossVerdict::ShallowQueue
         }
     }
 }

@@ -8,7 +8,7 @@ mod sender;
 mod sentence;
 
 use fullpipe_record::{
-    CongestionWindowVerdict, MtuVerdict, PacingVerdict, Sample, SenderApplicationVerdict,
+    CongestionWindowVerdict, MtuVerdict, PacingVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, Ratio, SegCount};
 
@@ -53,25 +53,24 @@ pub(crate) fn find_limit(arrivals: &ReceiverSampleFigures, signals: &Signals) ->
 /// Finds full segments that vanish: the connection is open and the far end always has data, but no
 /// segment of it ever arrives.
 fn nothing_arrives(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
-    let never = |flow: &Vec<&Sample>| {
-        let silent = flow
-            .last()
-            .filter(|last| last.at >= MIN_TIME_WITHOUT_PROGRESS);
-        silent.is_some_and(|last| last.tcp.data_segs_in == Some(SegCount::ZERO))
-    };
-    let found =
-        arrivals.is_own_load() && !arrivals.whole.is_empty() && arrivals.whole.iter().all(never);
+    let never = arrivals.whole.iter().all(|flow| {
+        flow.last().is_some_and(|last| {
+            last.at >= MIN_TIME_WITHOUT_PROGRESS && last.tcp.data_segs_in == Some(SegCount::ZERO)
+        })
+    });
+    let found = arrivals.is_own_load() && !arrivals.whole.is_empty() && never;
     found.then(|| LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE))
 }
 
 /// Finds a transfer that ended before the sender's congestion window had grown.
 fn ended_early(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let (rtt, mss) = (arrivals.rtt?, arrivals.mss()?);
-    let of_flow =
-        |flow: &Vec<&Sample>| is_slow_start(flow, |sample| sample.tcp.bytes_received, mss, rtt);
     let found = arrivals.evidence.steady.is_none()
         && arrivals.loss_rounds() == 0
-        && arrivals.whole.iter().all(of_flow);
+        && arrivals
+            .whole
+            .iter()
+            .all(|flow| is_slow_start(flow, |sample| sample.tcp.bytes_received, mss, rtt));
     found.then(|| LimitFinding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
 }
 
@@ -85,9 +84,9 @@ fn as_asked(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
             Ratio::ONE,
         ));
     }
-    let paced = |share: f64| reaches_rate(arrivals, arrivals.evidence.request.pacing, share);
-    let is_paced =
-        paced(WHOLE_RATE_SHARE) || (paced(REACHED_RATE_SHARE) && !arrivals.is_inflated());
+    let pacing = arrivals.evidence.request.pacing;
+    let is_paced = reaches_rate(arrivals, pacing, WHOLE_RATE_SHARE)
+        || (reaches_rate(arrivals, pacing, REACHED_RATE_SHARE) && !arrivals.is_inflated());
     is_paced.then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
 }
 

@@ -1,8 +1,8 @@
 //! Limits of the path, and of a congestion window that follows it, as the receiving end sees them.
 
 use fullpipe_record::{
-    CapacityVerdict, CongestionWindowVerdict, LossVerdict, PacingVerdict, Sample,
-    SenderApplicationVerdict, TransferProgress,
+    CapacityVerdict, CongestionWindowVerdict, LossVerdict, PacingVerdict, SenderApplicationVerdict,
+    TransferProgress,
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
@@ -78,9 +78,9 @@ pub(super) fn growing_window(arrivals: &ReceiverSampleFigures) -> Option<LimitFi
 /// data is silent for longer than such a timer takes.
 pub(super) fn waits_for_timeouts(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let longest = MIN_RETRANSMISSION_TIMEOUT + arrivals.known_rtt().or(arrivals.rtt)? * 2;
-    let samples = || arrivals.whole.iter().flatten();
-    let waits = |sample: &&Sample| Some(sample.tcp.since_data_received? > longest);
-    let silent = share_of_votes(samples().map(waits))?;
+    let samples = arrivals.whole.iter().flatten();
+    let silences = samples.map(|sample| sample.tcp.since_data_received);
+    let silent = share_of_votes(silences.map(|silence| Some(silence? > longest)))?;
     let found = arrivals.is_own_load() && silent.get() >= MIN_LIMIT_SHARE;
     found.then(|| LimitFinding::new(LossVerdict::Random, silent))
 }
@@ -172,8 +172,7 @@ impl ReceiverSampleFigures<'_> {
     /// judged part as in the first, and as much as in between in the second.
     pub(crate) fn grows_by(&self, factor: f64) -> bool {
         let progress = TransferProgress::of_receiver(&self.evidence.receiver_samples, Span::MAX);
-        let times = || self.snapshots().map(|snapshot| snapshot.at);
-        let (Some(begin), Some(end)) = (times().min(), times().max()) else {
+        let Some((begin, end)) = self.judged_period() else {
             return false;
         };
         let third = end.saturating_sub(begin) / 3;

@@ -21,31 +21,29 @@ use crate::thresholds::{
 /// Finds a receive buffer that stays full of data in order: the program does not read it. Behind a
 /// hole data must wait, which is not the program's doing.
 pub(super) fn slow_reader(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
-    let full = |before: &Sample, now: &Sample| {
+    let full = arrivals.snapshot_pairs().map(|(before, now)| {
         let memory = now.memory?;
         let waits_for_a_hole = now.tcp.out_of_order_in > before.tcp.out_of_order_in;
         Some(memory.rmem_alloc >= memory.rcvbuf.scale_by(UNREAD_BUFFER_SHARE) && !waits_for_a_hole)
-    };
-    let held = share_of_votes(
-        arrivals
-            .snapshot_pairs()
-            .map(|(before, now)| full(before, now)),
-    )?;
-    let program = || LimitFinding::new(ReceiverApplicationVerdict::SlowReader, held);
+    });
+    let held = share_of_votes(full)?;
+    if held.get() < MIN_LIMIT_SHARE {
+        return None;
+    }
     // A program that gets no time does not read either.
-    (held.get() >= MIN_LIMIT_SHARE).then(|| own_processor(arrivals).unwrap_or_else(program))
+    own_processor(arrivals).or_else(|| {
+        Some(LimitFinding::new(
+            ReceiverApplicationVerdict::SlowReader,
+            held,
+        ))
+    })
 }
 
 /// Finds the processors of this end, if they had no more time to give for most of the judged part.
 pub(super) fn own_processor(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
-    let times = || arrivals.snapshots().map(|snapshot| snapshot.at);
+    let (first, last) = arrivals.judged_period()?;
     let streams = u16::try_from(arrivals.flows.len()).unwrap_or(u16::MAX);
-    cpu::of_this_receiver(
-        &arrivals.evidence.receiver_machine,
-        streams,
-        times().min()?,
-        times().max()?,
-    )
+    cpu::of_this_receiver(&arrivals.evidence.receiver_machine, streams, first, last)
 }
 
 /// Finds this end's window as the limit, where each round trip brings as much as it allows. A
@@ -96,28 +94,30 @@ pub(super) fn own_window_in_use(arrivals: &ReceiverSampleFigures) -> Option<Limi
 pub(super) fn too_small_a_window_for_the_sender(
     arrivals: &ReceiverSampleFigures,
 ) -> Option<LimitFinding> {
-    let stopped = |flow: &Vec<&Sample>| {
-        let last = flow.last()?;
-        let all = last.tcp.bytes_received?;
-        let moving = flow
-            .iter()
-            .filter(|sample| sample.tcp.bytes_received < Some(all.scale_by(STOPPED_SHARE)));
-        let silent = last
-            .at
-            .saturating_sub(moving.map(|sample| sample.at).max().unwrap_or_default());
-        let is_long = silent >= MIN_TIME_WITHOUT_PROGRESS && silent * 2 >= last.at;
-        Some(is_long && all > ByteCount::ZERO && all <= MAX_FIRST_WINDOW)
-    };
     let is_open = arrivals.usual_window()? >= arrivals.mss()? * FEW_SEGMENTS;
     let found = is_open
         && arrivals.is_own_load()
         && arrivals
             .whole
             .iter()
-            .all(|flow| stopped(flow) == Some(true));
+            .all(|flow| stops_early(flow) == Some(true));
     found.then(|| {
         LimitFinding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE).one_of_several()
     })
+}
+
+/// Returns true if a connection brought no more than a first window, and then about nothing for
+/// long.
+fn stops_early(flow: &[&Sample]) -> Option<bool> {
+    let last = flow.last()?;
+    let all = last.tcp.bytes_received?;
+    let moving = flow
+        .iter()
+        .filter(|sample| sample.tcp.bytes_received < Some(all.scale_by(STOPPED_SHARE)));
+    let moved_last = moving.map(|sample| sample.at).max().unwrap_or_default();
+    let silent = last.at.saturating_sub(moved_last);
+    let is_long = silent >= MIN_TIME_WITHOUT_PROGRESS && silent * 2 >= last.at;
+    Some(is_long && all > ByteCount::ZERO && all <= MAX_FIRST_WINDOW)
 }
 
 impl ReceiverSampleFigures<'_> {

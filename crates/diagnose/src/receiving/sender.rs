@@ -1,8 +1,7 @@
 //! Limits of the sending host, by when its data comes.
 
 use fullpipe_record::{
-    Buffer, CapacityVerdict, CpuVerdict, PacingVerdict, Sample, SendBufferVerdict,
-    SenderApplicationVerdict,
+    Buffer, CapacityVerdict, CpuVerdict, PacingVerdict, SendBufferVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
@@ -109,8 +108,9 @@ fn rate_of_the_sender(arrivals: &ReceiverSampleFigures) -> LimitFinding {
     // One for each train, or for every second segment and the end of a train.
     let is_train = (2..=MAX_TRAIN_SEGMENTS).any(|train| {
         let of_train = acknowledged * f64::from(train);
-        let is_close = |count: u32| (of_train - f64::from(count)).abs() <= SAME_TRAINS;
-        is_close(1) || is_close(train.div_ceil(2))
+        [1, train.div_ceil(2)]
+            .into_iter()
+            .any(|count| (of_train - f64::from(count)).abs() <= SAME_TRAINS)
     });
     match acknowledged {
         _ if is_train => pace,
@@ -135,11 +135,11 @@ impl ReceiverSampleFigures<'_> {
     fn share_of_silences(&self, rtt: Span, course: &ArrivalCourse) -> Option<Ratio> {
         let on_the_line = self.rate.time_for(self.mss()? * 2);
         let longest = rtt.scale_by(LONG_SILENCE) + CLOCK_TICK + on_the_line + course.tick;
-        let is_away = |now: &Sample| {
+        let away = self.snapshots().map(|now| {
             let silence = now.tcp.since_data_received?;
             Some(silence > longest && silence < MIN_RETRANSMISSION_TIMEOUT.max(rtt))
-        };
-        share_of_votes(self.snapshots().map(is_away))
+        });
+        share_of_votes(away)
     }
 
     /// Returns true if the data comes at an even rate, but for trains of a few segments, as far as

@@ -193,9 +193,14 @@ impl ReceiverSampleFigures<'_> {
     pub(crate) fn shown_figures(&self) -> BTreeMap<String, String> {
         let out_of_order = counter_growth(&self.flows, |tcp| tcp.out_of_order_in)
             .zip(counter_growth(&self.flows, |tcp| tcp.data_segs_in));
-        let memory = || self.snapshots().filter_map(|snapshot| snapshot.memory);
-        let unread = median(memory().map(|memory| memory.rmem_alloc).collect());
-        let buffer = memory().map(|memory| memory.rcvbuf).max();
+        let unread = self
+            .snapshots()
+            .filter_map(|snapshot| Some(snapshot.memory?.rmem_alloc));
+        let unread = median(unread.collect());
+        let buffers = self
+            .snapshots()
+            .filter_map(|snapshot| Some(snapshot.memory?.rcvbuf));
+        let buffer = buffers.max();
         let idle = self
             .evidence
             .idle_rtt

@@ -1,10 +1,9 @@
 //! The properties of a captured transfer on which the rules rest.
 
-use fullpipe_record::{At, BurstRate, CaptureEvidence, QuietRounds};
+use fullpipe_record::{At, BurstRate, CaptureEvidence};
 use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
 use crate::figures::{SenderSampleFigures, share_of_votes};
-use crate::flow::SenderStream;
 use crate::limits::{capacity, receive_window};
 use crate::thresholds::{
     CLOCKED_BURSTS, FALLEN_WINDOW_SHARE, MAX_FREE_SHARE, MIN_FREE_SHARE, MIN_LEVEL,
@@ -38,10 +37,9 @@ impl CaptureView<'_> {
     /// Returns true if always as much is in flight, since a loss if there was one, and that is long
     /// ago.
     pub(crate) fn is_level(&self) -> bool {
-        let level = |quiet: QuietRounds| {
+        self.capture.quiet.is_some_and(|quiet| {
             quiet.share.get() >= MIN_QUIET_SHARE && quiet.level.get() >= MIN_LEVEL
-        };
-        self.capture.quiet.is_some_and(level)
+        })
     }
 
     /// Returns true if clearly more was in flight before: before a loss, or while a program caught
@@ -179,12 +177,12 @@ impl CaptureView<'_> {
         let flow = self.figures.flows.first()?;
         let windows: Vec<ByteCount> = flow.snapshots.iter().filter_map(|one| one.window).collect();
         let most = windows.iter().copied().max()?;
-        let is_low = |window: &ByteCount| *window * 2 <= most;
-        let falls = windows
+        let are_low: Vec<bool> = windows.iter().map(|window| *window * 2 <= most).collect();
+        let falls = are_low
             .windows(2)
-            .filter(|pair| !is_low(&pair[0]) && is_low(&pair[1]))
+            .filter(|pair| !pair[0] && pair[1])
             .count();
-        let low = share_of_votes(windows.iter().map(|window| Some(is_low(window))))?;
+        let low = share_of_votes(are_low.into_iter().map(Some))?;
         let swings = falls >= MIN_WINDOW_SWINGS
             && low.get() >= MIN_SHARE_OF_LOW_WINDOW
             && self.usual_most_in_flight()? >= most.scale_by(MIN_USE_OF_SWINGING_WINDOW);
@@ -193,12 +191,13 @@ impl CaptureView<'_> {
 
     /// Returns true if the window is clearly smaller than before: its program leaves data unread.
     pub(crate) fn has_window_fallen(&self) -> bool {
-        let of_flow = |flow: &SenderStream| {
-            let now = median(flow.snapshots.iter().filter_map(|one| one.window).collect())?;
-            let most = flow.whole.iter().filter_map(|one| one.tcp.snd_wnd).max()?;
-            Some(now < most.scale_by(FALLEN_WINDOW_SHARE))
+        let Some(flow) = self.figures.flows.first() else {
+            return false;
         };
-        self.figures.flows.first().and_then(of_flow) == Some(true)
+        let now = median(flow.snapshots.iter().filter_map(|one| one.window).collect());
+        let most = flow.whole.iter().filter_map(|one| one.tcp.snd_wnd).max();
+        now.zip(most)
+            .is_some_and(|(now, most)| now < most.scale_by(FALLEN_WINDOW_SHARE))
     }
 
     /// Returns true if the window is about as large as at first.

@@ -44,36 +44,33 @@ impl Signals {
             .capture
             .as_ref()
             .map(|capture| capture.full_segment_acknowledged);
-        let by_bytes = || {
-            last.clone().any(|last| {
-                last.tcp
-                    .bytes_acked
-                    .zip(last.tcp.snd_mss)
-                    .is_some_and(is_above_mss)
-            })
-        };
+        let by_bytes = last.clone().any(|last| {
+            last.tcp
+                .bytes_acked
+                .zip(last.tcp.snd_mss)
+                .is_some_and(is_above_mss)
+        });
         Self {
             rate: figures.rate,
             // A capture counts every segment that it has, and may have none.
-            data_segments: sum(last.clone().map(|last| last.tcp.data_segs_out))
-                .or(of_capture.map(|_| 0)),
+            data_segments: sum(last.map(|last| last.tcp.data_segs_out)).or(of_capture.map(|_| 0)),
             round_trips: rounds(end.saturating_sub(begin), figures.rtt),
-            full_segment_passed: of_capture.unwrap_or_else(by_bytes),
+            full_segment_passed: of_capture.unwrap_or(by_bytes),
         }
     }
 
     /// Returns those of the receiving end.
     pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Self {
-        let last = || arrivals.whole.iter().filter_map(|flow| flow.last());
+        let mut last = arrivals.whole.iter().filter_map(|flow| flow.last());
         let judged = arrivals
             .flows
             .iter()
             .filter_map(|flow| Some(flow.last()?.at.saturating_sub(flow.first()?.at)));
         Self {
             rate: arrivals.rate,
-            data_segments: sum(last().map(|last| last.tcp.data_segs_in)),
+            data_segments: sum(last.clone().map(|last| last.tcp.data_segs_in)),
             round_trips: rounds(judged.max().unwrap_or_default(), arrivals.rtt),
-            full_segment_passed: last().any(|last| {
+            full_segment_passed: last.any(|last| {
                 last.tcp
                     .bytes_received
                     .zip(last.tcp.rcv_mss)
@@ -151,8 +148,6 @@ impl TransferTime {
     /// Returns the limit that the largest use of time shows where `found` explains none of it:
     /// timers, or a window that was closed, that took most of the transfer.
     pub(crate) fn decide(&self, found: LimitFinding) -> LimitFinding {
-        let takes_most =
-            |used_for| Some(self.share_of(used_for)).filter(|share| share.get() >= MIN_LIMIT_SHARE);
         let of_receiver = matches!(
             found.limit_kind(),
             Limit::ReceiveWindow
@@ -160,7 +155,10 @@ impl TransferTime {
                 | Limit::ApplicationWindow
                 | Limit::Cpu
         );
-        if let Some(closed) = takes_most(TransferTimeUse::WindowClosed).filter(|_| !of_receiver) {
+        if let Some(closed) = self
+            .share_if_most(TransferTimeUse::WindowClosed)
+            .filter(|_| !of_receiver)
+        {
             return LimitFinding::new(ReceiverApplicationVerdict::SlowReader, closed)
                 .one_of_several();
         }
@@ -173,10 +171,16 @@ impl TransferTime {
         }
         let explains_timers =
             of_receiver || found.limit_kind() == Limit::Loss || found.may_be(Limit::Mtu);
-        match takes_most(TransferTimeUse::RetransmissionTimeout).filter(|_| !explains_timers) {
-            Some(waited) => LimitFinding::new(LossVerdict::Random, waited),
-            None => found,
-        }
+        self.share_if_most(TransferTimeUse::RetransmissionTimeout)
+            .filter(|_| !explains_timers)
+            .map_or(found, |waited| {
+                LimitFinding::new(LossVerdict::Random, waited)
+            })
+    }
+
+    /// Returns the share of the transfer's time that one use took, if that was most of it.
+    fn share_if_most(&self, used_for: TransferTimeUse) -> Option<Ratio> {
+        Some(self.share_of(used_for)).filter(|share| share.get() >= MIN_LIMIT_SHARE)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::figures::SenderSampleFigures;
 use crate::flow::SenderStream;
 use crate::limits::receive_window::clocks_say_window;
 use crate::limits::send_buffer::buffer_is_full;
-use crate::snapshot::{JudgedSample, own_window};
+use crate::snapshot::{JudgedSample, own_window, received_bytes};
 use crate::thresholds::{
     INFLATED_RTT_FACTOR, MIN_RETRANSMISSION_TIMEOUT, MIN_WINDOW_FILL, REGROWN_WINDOW_FACTOR,
     SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
@@ -99,12 +99,15 @@ impl TransferTime {
     pub(crate) fn shares(&self) -> Vec<TransferTimeShare> {
         /// Share of the time below which a use is left out.
         const MIN_SHARE: f64 = 0.005;
-        let share = |(used_for, time): &(TransferTimeUse, Span)| TransferTimeShare {
-            used_for: *used_for,
-            time: *time / self.streams.max(1),
-            share: self.share_of(*used_for),
-        };
-        let mut shares: Vec<TransferTimeShare> = self.booked.iter().map(share).collect();
+        let shares = self
+            .booked
+            .iter()
+            .map(|(used_for, time)| TransferTimeShare {
+                used_for: *used_for,
+                time: *time / self.streams.max(1),
+                share: self.share_of(*used_for),
+            });
+        let mut shares: Vec<TransferTimeShare> = shares.collect();
         shares.retain(|one| one.share.get() >= MIN_SHARE);
         shares.sort_by_key(|one| std::cmp::Reverse(one.time));
         shares
@@ -139,18 +142,10 @@ struct SenderWalk<'w, 'a> {
 impl<'w, 'a> SenderWalk<'w, 'a> {
     fn new(figures: &'w SenderSampleFigures<'a>, flow: &'w SenderStream<'a>) -> Self {
         let samples: Vec<&Sample> = flow.snapshots.iter().map(|one| one.sample).collect();
-        let waits = flow.snapshots.last().is_some_and(JudgedSample::is_busy);
-        let moved = |one: &Sample| {
-            (
-                one.tcp.bytes_acked,
-                one.tcp.bytes_sent,
-                one.tcp.total_retrans,
-            )
-        };
-        let is_known = samples
+        let is_over = flow
+            .snapshots
             .last()
-            .is_some_and(|last| last.tcp.bytes_acked.is_some());
-        let is_over = is_known && !waits;
+            .is_some_and(|last| last.sample.tcp.bytes_acked.is_some() && !last.is_busy());
         Self {
             figures,
             flow,
@@ -160,7 +155,10 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
                 figures.evidence.capture.is_some(),
             ),
             end: if is_over {
-                last_progress(&samples, moved)
+                last_progress(&samples, |one| {
+                    let tcp = &one.tcp;
+                    (tcp.bytes_acked, tcp.bytes_sent, tcp.total_retrans)
+                })
             } else {
                 samples.len()
             },
@@ -199,16 +197,8 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
 
     /// Returns the use of a time in which the congestion window or the pace held data back.
     fn use_of_path(&self, before: &JudgedSample, now: &JudgedSample) -> TransferTimeUse {
-        let queue = self
-            .figures
-            .idle_rtt
-            .map(|idle| idle.scale_by(INFLATED_RTT_FACTOR));
-        let is_queued = now
-            .sample
-            .tcp
-            .rtt
-            .zip(queue)
-            .is_some_and(|(rtt, queue)| rtt > queue);
+        let rtts = now.sample.tcp.rtt.zip(self.figures.idle_rtt);
+        let is_queued = rtts.is_some_and(|(rtt, idle)| rtt > idle.scale_by(INFLATED_RTT_FACTOR));
         let is_full = now
             .sample
             .pipe_bytes()
@@ -238,18 +228,18 @@ impl<'w, 'a> SenderWalk<'w, 'a> {
 fn timeout_steps(samples: &[&Sample], rtt: Span, packets_show_silence: bool) -> Vec<bool> {
     let mut steps = vec![false; samples.len()];
     let least = MIN_RETRANSMISSION_TIMEOUT.max(rtt.scale_by(SILENCE_ROUND_TRIPS));
-    let again = |index: usize| samples[index].tcp.total_retrans;
     let mut begin = 0;
     for now in 1..samples.len() {
-        let moves = samples[now].tcp.bytes_acked != samples[begin].tcp.bytes_acked;
+        let (before, sample) = (samples[begin], samples[now]);
+        let moves = sample.tcp.bytes_acked != before.tcp.bytes_acked;
         let is_repaired =
-            again(now) > again(begin) && elapsed(samples[begin], samples[now]) >= least;
+            sample.tcp.total_retrans > before.tcp.total_retrans && elapsed(before, sample) >= least;
         let is_timed = packets_show_silence
             || samples[begin..=now]
                 .iter()
                 .any(|sample| shows_timeout(sample));
-        let is_on_way = samples[begin].outstanding_bytes() > Some(ByteCount::ZERO);
-        if is_repaired && is_timed && is_on_way && samples[begin].tcp.bytes_acked.is_some() {
+        let is_on_way = before.outstanding_bytes() > Some(ByteCount::ZERO);
+        if is_repaired && is_timed && is_on_way && before.tcp.bytes_acked.is_some() {
             steps[begin..now].fill(true);
         }
         if moves {
@@ -284,8 +274,9 @@ impl ReceiverWalk {
 
     /// Returns the use of the time between two samples.
     fn time_use(&self, before: &Sample, now: &Sample) -> TransferTimeUse {
-        let received = |sample: &Sample| sample.tcp.bytes_received.unwrap_or(sample.bytes);
-        let arrived = received(now).saturating_sub(received(before)).as_f64();
+        let arrived = received_bytes(now)
+            .saturating_sub(received_bytes(before))
+            .as_f64();
         let round_trips =
             Ratio::from_quotient(elapsed(before, now).as_secs_f64(), self.rtt.as_secs_f64()).get();
         let window = own_window(&now.tcp).map(|window| window.as_f64() * MIN_WINDOW_FILL);

@@ -51,6 +51,22 @@ impl DataDirection {
             Self::In => Self::Out,
         }
     }
+
+    /// Returns the bytes and the segments of data that moved so far.
+    fn counted_data(self, tcp: &TcpInfo) -> (ByteCount, u64) {
+        let (bytes, segments) = match self {
+            Self::Out => (tcp.bytes_sent.or(tcp.bytes_acked), segments_out(tcp)),
+            Self::In => (tcp.bytes_received, segments_in(tcp)),
+        };
+        (bytes.unwrap_or_default(), segments)
+    }
+
+    const fn time_since_data(self, tcp: &TcpInfo) -> Option<Span> {
+        match self {
+            Self::Out => tcp.since_data_sent,
+            Self::In => tcp.since_data_received,
+        }
+    }
 }
 
 /// Data of one direction between two samples.
@@ -77,33 +93,34 @@ struct SampleStep {
 
 impl SampleStep {
     fn from_samples(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
-        let growth = |count: fn(&TcpInfo) -> u64| {
-            count(&now.tcp).saturating_sub(before.map_or(0, |one| count(&one.tcp)))
-        };
-        let at = |ago: Option<Span>| {
-            now.at
-                .saturating_sub(ago.unwrap_or_default())
-                .clamp(from, now.at.max(from))
-        };
-        let moved = |bytes, segments, ago| MovedData {
-            bytes: ByteCount::new(growth(bytes)),
-            segments: growth(segments),
-            last: at(ago),
-            is_bulk: false,
-        };
+        let to = now.at.max(from);
+        let moved = DataDirection::BOTH.map(|way| {
+            let then = before.map(|one| way.counted_data(&one.tcp));
+            let (bytes_before, segments_before) = then.unwrap_or_default();
+            let (bytes, segments) = way.counted_data(&now.tcp);
+            let ago = way.time_since_data(&now.tcp).unwrap_or_default();
+            MovedData {
+                bytes: bytes.saturating_sub(bytes_before),
+                segments: segments.saturating_sub(segments_before),
+                last: now.at.saturating_sub(ago).clamp(from, to),
+                is_bulk: false,
+            }
+        });
         Self {
             from,
-            to: now.at.max(from),
-            moved: [
-                moved(bytes_out, segments_out, now.tcp.since_data_sent),
-                moved(bytes_in, segments_in, now.tcp.since_data_received),
-            ],
+            to,
+            moved,
             has_unsent: before.is_some_and(has_unsent) && has_unsent(now),
         }
     }
 
     fn moved_by(&self, way: DataDirection) -> MovedData {
         self.moved[way as usize]
+    }
+
+    /// Returns true if nothing moved but in this direction.
+    fn is_one_way(&self, way: DataDirection) -> bool {
+        self.moved_by(way.opposite_direction()).segments == 0
     }
 
     /// Returns the directions that moved data, the one whose last data is older first.
@@ -133,14 +150,6 @@ fn has_unsent(sample: &Sample) -> bool {
         .tcp
         .not_sent
         .is_some_and(|unsent| unsent > ByteCount::ZERO)
-}
-
-fn bytes_out(tcp: &TcpInfo) -> u64 {
-    tcp.bytes_sent.or(tcp.bytes_acked).map_or(0, ByteCount::get)
-}
-
-fn bytes_in(tcp: &TcpInfo) -> u64 {
-    tcp.bytes_received.map_or(0, ByteCount::get)
 }
 
 fn segments_out(tcp: &TcpInfo) -> u64 {
@@ -240,17 +249,21 @@ fn connection_steps(
         .max()
         .unwrap_or_default();
     for way in DataDirection::BOTH {
-        let fast =
-            (0..steps.len()).map(|index| is_fast(&steps, index, way, mss * INITIAL_WINDOW, rtt));
-        let is_bulk: Vec<bool> = fast
-            .zip(is_long(&steps, way, mss * INITIAL_WINDOW))
-            .map(|(a, b)| a || b)
-            .collect();
-        for (step, is_bulk) in steps.iter_mut().zip(is_bulk) {
-            step.moved[way as usize].is_bulk = is_bulk && step.moved_by(way).segments > 0;
-        }
+        mark_bulk(&mut steps, way, mss * INITIAL_WINDOW, rtt);
     }
     steps
+}
+
+/// Marks the data of one direction that is of no small message: of none that fits `window`.
+fn mark_bulk(steps: &mut [SampleStep], way: DataDirection, window: ByteCount, rtt: Span) {
+    let fast = (0..steps.len()).map(|index| is_fast(steps, index, way, window, rtt));
+    let is_bulk: Vec<bool> = fast
+        .zip(is_long(steps, way, window))
+        .map(|(is_fast, is_long)| is_fast || is_long)
+        .collect();
+    for (step, is_bulk) in steps.iter_mut().zip(is_bulk) {
+        step.moved[way as usize].is_bulk = is_bulk && step.moved_by(way).segments > 0;
+    }
 }
 
 /// Returns true if more than `window` moved in the round trip around the end of a step, before it
@@ -287,11 +300,10 @@ fn is_fast(
 /// Returns of each step whether it belongs to a message of more than `window`, to which nothing
 /// came back meanwhile.
 fn is_long(steps: &[SampleStep], way: DataDirection, window: ByteCount) -> Vec<bool> {
-    let is_one_way = |step: &SampleStep| step.moved_by(way.opposite_direction()).segments == 0;
-    let messages = steps.chunk_by(|before, now| is_one_way(before) == is_one_way(now));
+    let messages = steps.chunk_by(|before, now| before.is_one_way(way) == now.is_one_way(way));
     let judged = messages.flat_map(|message| {
         let bytes: ByteCount = message.iter().map(|step| step.moved_by(way).bytes).sum();
-        vec![is_one_way(&message[0]) && bytes > window; message.len()]
+        vec![message[0].is_one_way(way) && bytes > window; message.len()]
     });
     judged.collect()
 }
@@ -340,17 +352,13 @@ impl ConnectionWalk {
         if step.has_unsent {
             self.book_time(TimeUse::Data, step.from, step.to);
         }
-        if let Some(number) = step.exchange_count(self.rtt) {
-            let [out, answer] = DataDirection::BOTH.map(|way| step.moved_by(way).last);
-            let travel = (self.at + self.rtt * number).min(answer.max(self.at));
-            self.book_time(TimeUse::Requests, self.at, travel);
-            if out >= answer {
-                self.book_time(TimeUse::OtherProgram, travel, answer);
-            }
+        let exchanges = step.exchange_count(self.rtt);
+        if let Some(number) = exchanges {
+            self.book_exchanges(step, number);
         }
         for way in step.data_directions() {
             let moved = step.moved_by(way);
-            if step.exchange_count(self.rtt).is_none() {
+            if exchanges.is_none() {
                 self.book_message(step, way, moved);
             }
             if way != self.way {
@@ -369,13 +377,25 @@ impl ConnectionWalk {
         }
     }
 
+    /// Books the exchanges of small messages of one step, of which there are several.
+    fn book_exchanges(&mut self, step: &SampleStep, number: u64) {
+        let [out, answer] = DataDirection::BOTH.map(|way| step.moved_by(way).last);
+        let travel = (self.at + self.rtt * number).min(answer.max(self.at));
+        self.book_time(TimeUse::Requests, self.at, travel);
+        if out >= answer {
+            self.book_time(TimeUse::OtherProgram, travel, answer);
+        }
+    }
+
+    /// Returns true if what moved may answer what went out at `asked`.
+    fn can_answer(&self, asked: Span, way: DataDirection, moved: MovedData) -> bool {
+        way == DataDirection::In
+            && self.way == DataDirection::Out
+            && moved.last + TICK >= asked + self.rtt
+    }
+
     fn book_message(&mut self, step: &SampleStep, way: DataDirection, moved: MovedData) {
-        let can_answer = |asked: Span| {
-            way == DataDirection::In
-                && self.way == DataDirection::Out
-                && moved.last + TICK >= asked + self.rtt
-        };
-        let is_answer = can_answer(self.at);
+        let is_answer = self.can_answer(self.at, way, moved);
         // The first of it that came since the last sample is not seen.
         let travel = if is_answer { self.rtt } else { Span::ZERO };
         let first = if moved.is_bulk {
@@ -384,15 +404,16 @@ impl ConnectionWalk {
             moved.last
         };
         // Where replies wait for each other, there is one for each flight.
-        let waits =
-            |flight: &DataFlight| flight.replies == 1 && (way == DataDirection::Out || is_answer);
+        let may_wait = way == DataDirection::Out || is_answer;
         let gap = self.rtt.scale_by(FLIGHT_GAP_FACTOR).max(TICK);
-        let is_near = |flight: &DataFlight| first.saturating_sub(flight.last) <= gap;
-        let goes_on = self.flights[way as usize].filter(|flight| is_near(flight) && !waits(flight));
+        let goes_on = self.flights[way as usize].filter(|flight| {
+            let waits = flight.replies == 1 && may_wait;
+            first.saturating_sub(flight.last) <= gap && !waits
+        });
         match (way, goes_on) {
             (_, Some(flight)) => self.book_time(TimeUse::Data, flight.last, moved.last),
             (DataDirection::In, None) if is_answer => self.await_answer(self.at, first),
-            (DataDirection::In, None) if can_answer(self.asked) => {
+            (DataDirection::In, None) if self.can_answer(self.asked, way, moved) => {
                 self.await_answer(self.asked, first);
             }
             (DataDirection::In, None) => self.book_time(TimeUse::OtherProgram, self.at, first),
