@@ -33,16 +33,16 @@ pub(crate) fn far_addresses(
     configured: impl FnOnce() -> Option<String>,
 ) -> Vec<SocketAddr> {
     let mut found = host_addresses(host);
-    let is_it = |address: &SocketAddr| Some(address.ip()) == says;
-    if found.is_empty() || says.is_some() && !found.iter().any(is_it) {
+    if found.is_empty() || says.is_some() && found.iter().all(|address| Some(address.ip()) != says)
+    {
         let others = configured().map_or_else(Vec::new, |host| host_addresses(&host));
         found.extend(
             others
                 .into_iter()
-                .filter(|other| is_it(other) || says.is_none()),
+                .filter(|other| says.is_none() || Some(other.ip()) == says),
         );
     }
-    found.sort_by_key(|address| !is_it(address));
+    found.sort_by_key(|address| Some(address.ip()) != says);
     found.truncate(MAX_CALLED);
     found
 }

@@ -122,11 +122,13 @@ impl EarlyConnections {
         count: u16,
     ) -> Self {
         let calling = credentials.clone();
-        let dial = move || dial_at_once(address, &calling, count).unwrap_or_default();
+        let made = start_answering("copy-early", move || {
+            dial_at_once(address, &calling, count).unwrap_or_default()
+        });
         Self {
             address,
             credentials,
-            made: start_answering("copy-early", dial).ok(),
+            made: made.ok(),
         }
     }
 

@@ -52,15 +52,14 @@ pub(crate) fn call_server(
     let key = key.ok_or(CopyError::Places(
         "a server wants a key: name its file with --key-file",
     ))?;
-    let failed = |cause| CopyError::Server {
+    let connected = connect_server(host, port, key, count).and_then(|(stream, early)| {
+        *lock(link) = Some(LinkHolder::Connection(stream.tcp_socket().try_clone()?));
+        Ok((split_stream(stream)?, early))
+    });
+    let ((from, to), early) = connected.map_err(|cause| CopyError::Server {
         server: format!("{}:{port}", printable_line(host)),
         cause,
-    };
-    let (stream, early) = connect_server(host, port, key, count).map_err(&failed)?;
-    *lock(link) = Some(LinkHolder::Connection(
-        stream.tcp_socket().try_clone().map_err(&failed)?,
-    ));
-    let (from, to) = split_stream(stream).map_err(&failed)?;
+    })?;
     let pipes = LinkPipes {
         to: Box::new(to),
         from: Box::new(BufReader::with_capacity(128 << 10, from)),

@@ -33,23 +33,25 @@ pub(crate) struct Figures {
     pub(crate) changed_to_quic: bool,
 }
 
+fn total_seconds(infos: &[TcpInfo], time: fn(&TcpInfo) -> Option<Span>) -> f64 {
+    infos.iter().filter_map(time).map(Span::as_secs_f64).sum()
+}
+
 impl Figures {
     pub(crate) fn of_sender(
         infos: &[TcpInfo],
         congestion_control: Option<String>,
         gave_way: Option<Ratio>,
     ) -> Self {
-        let sum = |of: fn(&TcpInfo) -> Option<Span>| {
-            infos.iter().filter_map(of).map(Span::as_secs_f64).sum()
-        };
+        let busy = total_seconds(infos, |info| info.busy);
         let longest = infos.iter().filter_map(|info| info.busy).max();
         let longest = longest.unwrap_or_default().as_secs_f64();
         let again = infos.iter().filter_map(|info| info.total_retrans);
         Self {
-            busy: sum(|info| info.busy),
-            used: sum(|info| info.busy) / longest.max(f64::MIN_POSITIVE),
-            receive_window: sum(|info| info.rwnd_limited),
-            send_buffer: sum(|info| info.sndbuf_limited),
+            busy,
+            used: busy / longest.max(f64::MIN_POSITIVE),
+            receive_window: total_seconds(infos, |info| info.rwnd_limited),
+            send_buffer: total_seconds(infos, |info| info.sndbuf_limited),
             working: 0.0,
             retransmitted: again.map(SegCount::get).sum(),
             congestion_control,

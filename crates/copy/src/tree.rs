@@ -218,6 +218,15 @@ impl TreeEntryName {
         }
     }
 
+    fn open_unfollowed(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        openat(
+            &self.folder,
+            self.name(),
+            flags | OFlags::NOFOLLOW,
+            Mode::empty(),
+        )
+    }
+
     /// Removes a file, link or folder with all that is in it, whatever the permissions of the
     /// owner's folders.
     pub(crate) fn remove_all(&self) -> io::Result<()> {
@@ -225,19 +234,11 @@ impl TreeEntryName {
             .stat_entry()?
             .filter(|stat| file_type(stat) == FileType::Directory)
         {
-            let open = |flags| {
-                openat(
-                    &self.folder,
-                    self.name(),
-                    flags | OFlags::NOFOLLOW,
-                    Mode::empty(),
-                )
-            };
             if !permission_bits(&stat).contains(Mode::RWXU) {
                 // For a folder of another owner, what follows fails.
-                let _ = set_mode(open(SEARCHED)?, Mode::RWXU);
+                let _ = set_mode(self.open_unfollowed(SEARCHED)?, Mode::RWXU);
             }
-            let folder = Arc::new(open(FOLDER)?);
+            let folder = Arc::new(self.open_unfollowed(FOLDER)?);
             for name in folder_names(&folder)? {
                 Self {
                     folder: Arc::clone(&folder),

@@ -106,10 +106,11 @@ impl PathCapture {
             .map(StretchCapture::finish_stretch)
             .collect::<Result<Vec<_>, _>>()?;
         let missed = done.iter().map(|stretch| stretch.missed).sum();
-        let end = |stretch: Option<&CaptureSummary>, end: usize| {
-            stretch.map(|stretch| stretch.files[end].clone())
-        };
-        let files = [end(done.first(), 0), end(done.last(), 1)].map(Option::unwrap_or_default);
+        let files = [(done.first(), 0), (done.last(), 1)].map(|(stretch, end)| {
+            stretch
+                .map(|stretch| stretch.files[end].clone())
+                .unwrap_or_default()
+        });
         Ok(CaptureSummary { files, missed })
     }
 }
@@ -127,27 +128,20 @@ impl StretchCapture {
     ) -> Result<Self, LabError> {
         let missed = Arc::new(AtomicU64::new(0));
         let [sender, receiver, truth] = capture_files(folder, name);
-        let paths = [sender, receiver];
-        let file = |host: Host| {
-            let path = &paths[host.index()];
-            CaptureFile::create_file(path, most, epoch, &missed)
-                .map_err(LabError::from_io(&format!("write {}", path.display())))
-        };
         std::fs::create_dir_all(folder)
             .map_err(LabError::from_io(&format!("make {}", folder.display())))?;
-        let mut files = [file(Host::Sender)?, file(Host::Receiver)?];
+        let mut files = [
+            CaptureFile::create_file(&sender, most, epoch, &missed)?,
+            CaptureFile::create_file(&receiver, most, epoch, &missed)?,
+        ];
         let (records, waiting) = sync_channel(WAITING);
         let logs = Host::ALL.map(|_| TruthLog::new(now));
-        let tap = |from: Host| {
-            let (records, missed) = (records.clone(), Arc::clone(&missed));
-            CaptureTap {
-                from,
-                records,
-                missed,
-                log: logs[from.index()].clone(),
-            }
-        };
-        let taps = Host::ALL.map(tap);
+        let taps = Host::ALL.map(|from| CaptureTap {
+            from,
+            records: records.clone(),
+            missed: Arc::clone(&missed),
+            log: logs[from.index()].clone(),
+        });
         let began = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default())
             + now.duration_since(Time::ZERO);
         let truth = TruthFile {
@@ -162,7 +156,7 @@ impl StretchCapture {
             .spawn(move || write_all(&waiting, &mut files));
         let writer = Some(writer.map_err(LabError::from_io("start the capture"))?);
         Ok(Self {
-            files: paths,
+            files: [sender, receiver],
             taps,
             writer,
             missed,
@@ -252,10 +246,11 @@ fn write_all(waiting: &Receiver<CaptureRecord>, files: &mut [CaptureFile; 2]) ->
     for (number, record) in waiting.iter().enumerate() {
         newest = newest.max(record.at);
         held.push(Reverse((record.at, number, record)));
-        let is_old = |first: &Reverse<(Time, usize, CaptureRecord)>| {
-            newest.duration_since(first.0.0) > SORTED_OVER
-        };
-        while held.len() > MAX_HELD || held.peek().is_some_and(is_old) {
+        while held.len() > MAX_HELD
+            || held
+                .peek()
+                .is_some_and(|Reverse((at, ..))| newest.duration_since(*at) > SORTED_OVER)
+        {
             let Some(Reverse((.., first))) = held.pop() else {
                 break;
             };
@@ -283,11 +278,11 @@ impl CaptureFile {
         max: ByteCount,
         epoch: SystemTime,
         missed: &Arc<AtomicU64>,
-    ) -> io::Result<Self> {
-        let epoch = Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default());
+    ) -> Result<Self, LabError> {
         Ok(Self {
-            pcap: PcapFile::create(path, KEPT, max)?,
-            epoch,
+            pcap: PcapFile::create(path, KEPT, max)
+                .map_err(LabError::from_io(&format!("write {}", path.display())))?,
+            epoch: Span::from(epoch.duration_since(UNIX_EPOCH).unwrap_or_default()),
             missed: Arc::clone(missed),
         })
     }

@@ -191,15 +191,14 @@ impl JoinSocket {
     /// If this user has a lab of that name already, or the name is too long.
     pub(crate) fn open(name: &str, description: &str, inside: &LabEntry) -> Result<Self, LabError> {
         let action = format!("be entered as \"{name}\"");
-        let refused = |reason: String| LabError::Refused {
+        let listener = listen_at(name).map_err(|errno| LabError::Refused {
             action: action.clone(),
-            reason,
-        };
-        let listener = listen_at(name).map_err(|errno| match errno {
-            Errno::ADDRINUSE => refused(
-                "there is a lab of that name already; choose another with --name".to_owned(),
-            ),
-            errno => refused(io::Error::from(errno).to_string()),
+            reason: match errno {
+                Errno::ADDRINUSE => {
+                    "there is a lab of that name already; choose another with --name".to_owned()
+                }
+                errno => io::Error::from(errno).to_string(),
+            },
         })?;
         let inside = inside.try_clone().map_err(LabError::from_io(&action))?;
         let listener = Arc::new(listener);
@@ -288,32 +287,18 @@ impl JoinedLab {
 /// # Errors
 /// If there is none, or it does not answer within 5 s.
 fn connect_greeted(name: &str) -> Result<(OwnedFd, LabEntry, String), LabError> {
-    let cannot = |cause| LabError::from_io(&format!("enter the lab \"{name}\""))(cause);
-    let none = |_| {
-        let why = format!("this user has no lab of that name; `fullpipe lab up {name}` makes one");
-        cannot(io::Error::new(io::ErrorKind::NotFound, why))
-    };
-    let silent = || {
-        let why = "`fullpipe lab up`, which holds it, does not answer; is it stopped?";
-        cannot(io::Error::new(io::ErrorKind::TimedOut, why))
-    };
-    let (listener, address) = socket_for(name).map_err(none)?;
-    // Behind many who wait there is no place in the queue.
-    sockopt::set_socket_timeout(&listener, sockopt::Timeout::Send, Some(TIMEOUT)).map_err(none)?;
-    connect(&listener, &address).map_err(|errno| {
-        if errno == Errno::AGAIN {
-            silent()
-        } else {
-            none(errno)
-        }
+    let listener = connect_owned(name).map_err(|errno| {
+        let cause = match errno {
+            Errno::AGAIN => silent_lab(),
+            _ => io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("this user has no lab of that name; `fullpipe lab up {name}` makes one"),
+            ),
+        };
+        lab_not_entered(name, cause)
     })?;
-    // Anybody may have taken the name.
-    if sockopt::socket_peercred(&listener).map_err(none)?.uid != geteuid() {
-        return Err(none(Errno::PERM));
-    }
-    let (inside, greeting) = receive_inside(&listener)
-        .map_err(cannot)?
-        .ok_or_else(silent)?;
+    let (inside, greeting) =
+        receive_inside(&listener).map_err(|cause| lab_not_entered(name, cause))?;
     Ok((listener, inside, greeting))
 }
 
@@ -366,14 +351,38 @@ fn admit_programs(listener: &OwnedFd, greeting: &str, inside: &LabEntry) {
     }
 }
 
-/// Returns `None` if nothing comes in time.
-fn receive_inside(listener: &OwnedFd) -> io::Result<Option<(LabEntry, String)>> {
+/// Connects to the lab of that name, if it is of this user.
+fn connect_owned(name: &str) -> Result<OwnedFd, Errno> {
+    let (listener, address) = socket_for(name)?;
+    // Behind many who wait there is no place in the queue.
+    sockopt::set_socket_timeout(&listener, sockopt::Timeout::Send, Some(TIMEOUT))?;
+    connect(&listener, &address)?;
+    // Anybody may have taken the name.
+    if sockopt::socket_peercred(&listener)?.uid != geteuid() {
+        return Err(Errno::PERM);
+    }
+    Ok(listener)
+}
+
+fn lab_not_entered(name: &str, cause: io::Error) -> LabError {
+    LabError::from_io(&format!("enter the lab \"{name}\""))(cause)
+}
+
+fn silent_lab() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::TimedOut,
+        "`fullpipe lab up`, which holds it, does not answer; is it stopped?",
+    )
+}
+
+/// Fails if nothing comes in time.
+fn receive_inside(listener: &OwnedFd) -> io::Result<(LabEntry, String)> {
     let timeout = Timespec {
         tv_sec: TIMEOUT.as_secs().cast_signed(),
         tv_nsec: 0,
     };
     if retry_on_intr(|| poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout)))? == 0 {
-        return Ok(None);
+        return Err(silent_lab());
     }
     let mut words = [0; MAX_GREETING];
     let (length, descriptors) = receive_with_descriptors(listener, &mut words)?;
@@ -383,13 +392,8 @@ fn receive_inside(listener: &OwnedFd) -> io::Result<Option<(LabEntry, String)>> 
     if greeting.lines().next() != Some(WELCOME) {
         return Err(other_version());
     }
-    Ok(Some((
-        LabEntry {
-            keeper,
-            networks: descriptors.collect(),
-        },
-        greeting,
-    )))
+    let networks = descriptors.collect();
+    Ok((LabEntry { keeper, networks }, greeting))
 }
 
 fn other_version() -> io::Error {

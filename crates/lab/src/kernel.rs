@@ -217,18 +217,19 @@ impl KernelPath {
 }
 
 fn direction_counts(direction: &PathDirection, now: Counts, since: Counts) -> DirectionCounts {
-    let framed = |passed| framed_bytes(direction, passed);
-    let sent = framed(now.sent).saturating_sub(framed(since.sent));
+    let [sent, delivered, sent_before, delivered_before] =
+        [now.sent, now.delivered, since.sent, since.delivered]
+            .map(|passed| framed_bytes(direction, passed));
     DirectionCounts {
-        delivered: framed(now.delivered).saturating_sub(framed(since.delivered)),
+        delivered: delivered.saturating_sub(delivered_before),
         backlog: now.backlog,
-        propagating: framed(now.sent).saturating_sub(framed(now.delivered)),
+        propagating: sent.saturating_sub(delivered),
         overflowed: now.overflowed.wrapping_sub(since.overflowed).into(),
         lost: now.lost.wrapping_sub(since.lost).into(),
         reordered: None,
-        busy: direction
-            .rate
-            .map_or(Span::ZERO, |rate| rate.time_for(sent)),
+        busy: direction.rate.map_or(Span::ZERO, |rate| {
+            rate.time_for(sent.saturating_sub(sent_before))
+        }),
         timing: None,
     }
 }

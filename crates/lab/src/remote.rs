@@ -226,13 +226,13 @@ fn lab_gone(action: &str) -> LabError {
 
 fn spawn_keeper(control: &OwnedFd, interactive: bool) -> Result<Child, LabError> {
     let is_root = rustix::process::geteuid().is_root();
-    let as_user = || spawn_keeper_as(UnsharePrivilege::AsUser, control, interactive);
     let spawned = if is_root {
         // Root of a container may lack the capability, and yet be one in a user namespace.
-        spawn_keeper_as(UnsharePrivilege::AsRoot, control, interactive)
-            .or_else(|cause| as_user().map_err(|_| cause))
+        spawn_keeper_as(UnsharePrivilege::AsRoot, control, interactive).or_else(|cause| {
+            spawn_keeper_as(UnsharePrivilege::AsUser, control, interactive).map_err(|_| cause)
+        })
     } else {
-        as_user()
+        spawn_keeper_as(UnsharePrivilege::AsUser, control, interactive)
     };
     spawned.map_err(|cause| lacking_namespaces(&cause, is_root))
 }
@@ -254,6 +254,33 @@ fn spawn_keeper_as(
     command.spawn()
 }
 
+/// Returns the hosts that the keeper has built, by the descriptors that it sent: its own, those of
+/// the networks, and two of each stretch with devices. `None` where some are missing.
+fn built_hosts(
+    blueprint: &Blueprint,
+    layout: Option<Layout>,
+    descriptors: Vec<OwnedFd>,
+) -> Option<(Option<Vec<StretchDevices>>, LabEntry)> {
+    let mut descriptors = descriptors.into_iter();
+    let keeper = descriptors.next()?;
+    let hosts = blueprint.path_hosts();
+    let networks = hosts
+        .iter()
+        .map(|_| descriptors.next())
+        .collect::<Option<_>>()?;
+    let entry = LabEntry { keeper, networks };
+    let Some(layout) = layout else {
+        return Some((None, entry));
+    };
+    let devices = blueprint.stretches.iter().map(|_| {
+        Some(StretchDevices {
+            layout,
+            files: [descriptors.next()?.into(), descriptors.next()?.into()],
+        })
+    });
+    Some((Some(devices.collect::<Option<_>>()?), entry))
+}
+
 fn first_words(
     control: &OwnedFd,
     blueprint: &Blueprint,
@@ -272,28 +299,7 @@ fn first_words(
     }
     match receive_message::<Reply>(control).map_err(|_| lab_gone(action))? {
         Some((Reply::Ready { layout }, descriptors)) => {
-            let mut descriptors = descriptors.into_iter();
-            let mut next = || descriptors.next().ok_or_else(|| lab_gone(action));
-            let keeper = next()?;
-            let networks = blueprint
-                .path_hosts()
-                .iter()
-                .map(|_| next())
-                .collect::<Result<_, _>>()?;
-            let mut devices = |layout| {
-                Ok(StretchDevices {
-                    layout,
-                    files: [File::from(next()?), File::from(next()?)],
-                })
-            };
-            let devices = layout.map(|layout| {
-                blueprint
-                    .stretches
-                    .iter()
-                    .map(|_| devices(layout))
-                    .collect()
-            });
-            Ok((devices.transpose()?, LabEntry { keeper, networks }))
+            built_hosts(blueprint, layout, descriptors).ok_or_else(|| lab_gone(action))
         }
         Some((
             Reply::Lacking {

@@ -132,13 +132,15 @@ impl DeviceTraffic {
         if most <= most_of_all.scale_by(HARDLY) {
             return "hardly any other traffic".to_owned();
         }
-        let length = |part: &TrafficInterval| part.to.saturating_sub(part.from);
-        let bytes: ByteCount = self
+        let lengths = self
             .parts
             .iter()
-            .map(|part| part.other.bytes_in(length(part)))
+            .map(|part| part.to.saturating_sub(part.from));
+        let pairs = self.parts.iter().zip(lengths.clone());
+        let bytes: ByteCount = pairs
+            .map(|(part, length)| part.other.bytes_in(length))
             .sum();
-        let mean = BitRate::from_bytes_in(bytes, self.parts.iter().map(length).sum());
+        let mean = BitRate::from_bytes_in(bytes, lengths.sum());
         format!("{mean} of other traffic on average, {most} at most")
     }
 }

@@ -60,18 +60,13 @@ fn describe_change(
     let at = after
         .first()
         .map_or_else(String::new, |run| run.started.clone());
-    let reasons = [limit_change(before, after), round_trips(before, after)];
-    let reasons = reasons
+    let reasons = [limit_change(before, after), round_trips(before, after)]
         .into_iter()
         .flatten()
         .fold(String::new(), |text, reason| text + "; " + &reason);
-    let minute = at
-        .chars()
-        .take("2026-03-12T10:00".len())
-        .collect::<String>()
-        .replace('T', " ");
     let sentence = format!(
-        "Since {minute} about {}: {} → {}{reasons}.",
+        "Since {} about {}: {} → {}{reasons}.",
+        minute_of(&at),
         change_extent(change),
         change.before,
         change.after
@@ -87,21 +82,23 @@ fn describe_change(
     }
 }
 
+/// Returns a time down to its minute: `2026-03-12 10:00`.
+fn minute_of(time: &str) -> String {
+    let minute = time.chars().take("2026-03-12T10:00".len());
+    minute.collect::<String>().replace('T', " ")
+}
+
 /// Returns the change of the rate with its interval: `31 % slower (27 to 35 %)`.
 fn change_extent(change: &HistoryLevelChange) -> String {
-    let percent = |ratio: Ratio| (ratio.get() - 1.0).abs() * 100.0;
     let difference = change.difference;
     let (word, least, greatest) = if difference.ratio.get() < 1.0 {
         ("slower", difference.high, difference.low)
     } else {
         ("faster", difference.low, difference.high)
     };
-    let middle = percent(difference.ratio);
-    format!(
-        "{middle:.0} % {word} ({:.0} to {:.0} %, 95 %)",
-        percent(least),
-        percent(greatest)
-    )
+    let [middle, least, greatest] =
+        [difference.ratio, least, greatest].map(|ratio| (ratio.get() - 1.0).abs() * 100.0);
+    format!("{middle:.0} % {word} ({least:.0} to {greatest:.0} %, 95 %)")
 }
 
 fn limit_change(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<String> {
@@ -110,10 +107,9 @@ fn limit_change(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<Str
 }
 
 fn round_trips(before: &[&HistoryPoint], after: &[&HistoryPoint]) -> Option<String> {
-    let idle = |runs: &[&HistoryPoint]| {
-        median::<Span>(runs.iter().filter_map(|run| run.rtt_idle).collect())
-    };
-    let (before, after) = (idle(before)?, idle(after)?);
+    let [before, after] = [before, after]
+        .map(|runs| median::<Span>(runs.iter().filter_map(|run| run.rtt_idle).collect()));
+    let (before, after) = (before?, after?);
     let differ = before.max(after) > before.min(after).scale_by(LONGER);
     differ.then(|| format!("the round trip without load changed from {before} to {after}"))
 }

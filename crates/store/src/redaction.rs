@@ -262,8 +262,11 @@ impl Redaction {
     /// Replaces the addresses in a word, whatever else it has: ports, a zone, the length of a
     /// prefix, a field's name.
     fn redact_addresses(&mut self, word: &str) -> String {
-        let is_of_v6 = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
-        let without_v6 = self.redact_runs(word, is_of_v6, |run| run.parse().ok().map(IpAddr::V6));
+        let without_v6 = self.redact_runs(
+            word,
+            |c| c.is_ascii_hexdigit() || c == ':' || c == '.',
+            |run| run.parse().ok().map(IpAddr::V6),
+        );
         self.redact_runs(
             &without_v6,
             |c| c.is_ascii_digit() || c == '.',
@@ -402,15 +405,14 @@ fn address_candidates(run: &str) -> impl Iterator<Item = &str> {
 /// Returns the text before a path, and the path, which begins the word, or follows the colon behind
 /// a host. The two colons at the end of a prefix of IPv6 are none behind a host.
 fn split_path(word: &str) -> Option<(&str, &str)> {
-    let begins = |text: &str| (text.starts_with('/') || text.starts_with("~/")) && text.len() > 2;
     let colons = word
         .match_indices(':')
         .map(|(at, _)| at + 1)
         .filter(|at| !word[..*at].ends_with("::"));
-    let at = [0]
-        .into_iter()
-        .chain(colons)
-        .find(|at| begins(&word[*at..]))?;
+    let at = [0].into_iter().chain(colons).find(|at| {
+        let path = &word[*at..];
+        (path.starts_with('/') || path.starts_with("~/")) && path.len() > 2
+    })?;
     Some(word.split_at(at))
 }
 

@@ -36,14 +36,8 @@ impl SqliteEngine {
         if create {
             create_file(file)?;
         }
-        let writable = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        // SQLite does not say why.
-        let unopened = |error| File::open(file).map_or_else(EngineError::from, |_| error);
-        let connection =
-            Connection::open_with_flags(file, writable).map_err(|error| unopened(error.into()))?;
-        connection.busy_timeout(BUSY)?;
         let mut opened = Self {
-            connection,
+            connection: connect_writable(file)?,
             file: file.to_owned(),
             only_read: None,
         };
@@ -201,6 +195,16 @@ impl DatabaseEngine for SqliteEngine {
     }
 }
 
+/// Opens a file for writing, and waits for those who lock it.
+fn connect_writable(file: &Path) -> EngineResult<Connection> {
+    let writable = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite does not say why.
+    let connection = Connection::open_with_flags(file, writable)
+        .map_err(|error| File::open(file).map_or_else(EngineError::from, |_| error.into()))?;
+    connection.busy_timeout(BUSY)?;
+    Ok(connection)
+}
+
 /// Returns the name of a file with its folder: `:memory:` and `file:` at its begin are no files to
 /// SQLite.
 fn in_folder(file: &Path) -> PathBuf {
@@ -265,29 +269,24 @@ fn create_file(file: &Path) -> io::Result<()> {
 impl From<rusqlite::Error> for EngineError {
     fn from(error: rusqlite::Error) -> Self {
         let (code, message) = match &error {
-            rusqlite::Error::SqliteFailure(failure, message) => (Some(failure), message.clone()),
+            rusqlite::Error::SqliteFailure(failure, message) => {
+                (Some(failure.code), message.clone())
+            }
             _ => (None, None),
         };
         let cause = message.unwrap_or_else(|| Self::from_error(&error).cause);
         // On a full disk, SQLite cannot make its auxiliary files, and says no more than this.
-        let is = |kind| code.is_some_and(|failure| failure.code == kind);
-        let hint = if is(ErrorCode::SystemIoFailure) {
-            "; is the disk full?"
-        } else {
-            ""
+        let hint = match code {
+            Some(ErrorCode::SystemIoFailure) => "; is the disk full?",
+            _ => "",
         };
-        let kind = match () {
-            () if is(ErrorCode::ReadOnly) || is(ErrorCode::PermissionDenied) => {
-                EngineErrorKind::Forbidden
-            }
-            () if is(ErrorCode::NotADatabase) => EngineErrorKind::NoArchive,
-            () if is(ErrorCode::CannotOpen)
-                || is(ErrorCode::SystemIoFailure)
-                || is(ErrorCode::DiskFull) =>
-            {
+        let kind = match code {
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => EngineErrorKind::Forbidden,
+            Some(ErrorCode::NotADatabase) => EngineErrorKind::NoArchive,
+            Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure | ErrorCode::DiskFull) => {
                 EngineErrorKind::Disk
             }
-            () => EngineErrorKind::Other,
+            _ => EngineErrorKind::Other,
         };
         Self {
             cause: cause + hint,

@@ -98,9 +98,9 @@ impl Store {
                 PostgresEngine::open(url, create).map(|engine| Box::new(engine) as _)
             }
         };
-        let failed = |error| StoreError::from_engine("open", location, error);
-        let mut engine = opened.map_err(failed)?;
-        let mut version = engine.schema_version().map_err(failed)?;
+        let (mut version, mut engine) = opened
+            .and_then(|mut engine| Ok((engine.schema_version()?, engine)))
+            .map_err(|error| StoreError::from_engine("open", location, error))?;
         if version == 0 && !create {
             return Err(StoreError::Missing(location.to_string()));
         }
@@ -247,10 +247,8 @@ impl Store {
     /// Fails if the database refuses.
     pub fn archive_report(&mut self) -> Result<ArchiveReport, StoreError> {
         let kinds = self.read("SELECT kind, count(*) FROM document GROUP BY kind", &[])?;
-        let bytes = self.read(
-            "SELECT CAST(coalesce(sum(length(content)), 0) AS BIGINT) FROM body",
-            &[],
-        )?;
+        let bytes =
+            self.read_count("SELECT CAST(coalesce(sum(length(content)), 0) AS BIGINT) FROM body")?;
         Ok(ArchiveReport {
             location: self.location.to_string(),
             exists: true,
@@ -266,14 +264,16 @@ impl Store {
                     )
                 })
                 .collect(),
-            bytes: ByteCount::new(
-                bytes
-                    .into_iter()
-                    .next()
-                    .and_then(|row| RowReader::new(row).next_count())
-                    .unwrap_or(0),
-            ),
+            bytes: ByteCount::new(bytes),
         })
+    }
+
+    /// Returns the number that a query finds.
+    pub(crate) fn read_count(&mut self, sql: &str) -> Result<u64, StoreError> {
+        let row = self.read(sql, &[])?.into_iter().next();
+        Ok(row
+            .and_then(|row| RowReader::new(row).next_count())
+            .unwrap_or(0))
     }
 
     pub(crate) fn facts_of_document(&mut self, id: &str) -> Result<Vec<StoredFacts>, StoreError> {
@@ -485,27 +485,20 @@ impl DocumentFilter {
     /// which follows an index and has no more than the limit.
     fn id_query(&self, kinds: impl Iterator<Item = DatabaseValue>) -> (String, Vec<DatabaseValue>) {
         let mut values = Vec::new();
-        let mut parameter = |value: DatabaseValue| {
-            values.push(value);
-            format!("${}", values.len())
-        };
+        let bounds = [
+            ("campaign =", self.campaign.as_deref().map(Into::into)),
+            ("started >=", self.since.map(timestamp_value)),
+            ("started <", self.before.map(timestamp_value)),
+        ];
         let mut common = Vec::new();
-        common.extend(
-            self.campaign
-                .as_ref()
-                .map(|campaign| format!("campaign = {}", parameter(campaign.as_str().into()))),
-        );
-        common.extend(
-            self.since
-                .map(|since| format!("started >= {}", parameter(timestamp_value(since)))),
-        );
-        common.extend(
-            self.before
-                .map(|before| format!("started < {}", parameter(timestamp_value(before)))),
-        );
+        for (comparison, value) in bounds {
+            common.extend(
+                value.map(|value| format!("{comparison} {}", add_parameter(&mut values, value))),
+            );
+        }
         let mut peers = vec![None];
         if let Some(peer) = &self.peer {
-            let peer = parameter(host_of(peer).as_str().into());
+            let peer = add_parameter(&mut values, host_of(peer).as_str().into());
             peers = ["peer", "address"]
                 .map(|name| Some(format!("{name} = {peer}")))
                 .to_vec();
@@ -518,8 +511,8 @@ impl DocumentFilter {
             } else {
                 "kind"
             };
-            let kind =
-                (kind != DatabaseValue::Null).then(|| format!("{column} = {}", parameter(kind)));
+            let kind = (kind != DatabaseValue::Null)
+                .then(|| format!("{column} = {}", add_parameter(&mut values, kind)));
             for peer in &peers {
                 let own = [peer.clone(), kind.clone()].into_iter().flatten();
                 let conditions: Vec<String> = own.chain(common.iter().cloned()).collect();
@@ -545,6 +538,12 @@ impl DocumentFilter {
              AS part_{part}"
         )
     }
+}
+
+/// Adds the value of a parameter, and returns its name in the query.
+fn add_parameter(values: &mut Vec<DatabaseValue>, value: DatabaseValue) -> String {
+    values.push(value);
+    format!("${}", values.len())
 }
 
 /// Returns nanoseconds since 1970.

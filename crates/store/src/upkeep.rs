@@ -1,6 +1,6 @@
 //! Checks of an archive, and the removal of what is old.
 
-use fullpipe_record::{ArchiveCheck, ArchiveThinned, DamagedDocument, StoredDocument, StoredFacts};
+use fullpipe_record::{ArchiveCheck, ArchiveThinned, DamagedDocument, StoredDocument};
 use fullpipe_units::ByteCount;
 use jiff::Timestamp;
 use serde_json::Value as Json;
@@ -26,17 +26,8 @@ impl Store {
     /// # Errors
     /// Fails if the database refuses.
     pub fn check_documents(&mut self, repair: bool) -> Result<ArchiveCheck, StoreError> {
-        // A database that is damaged may not even carry out its check.
-        let mut database = self
-            .engine
-            .own_check()
-            .unwrap_or_else(|error| vec![error.cause]);
-        database.extend(
-            self.find_stray_rows()
-                .unwrap_or_else(|error| Some(error.to_string())),
-        );
         let mut check = ArchiveCheck {
-            database,
+            database: self.database_faults(),
             repaired: repair,
             ..ArchiveCheck::default()
         };
@@ -59,24 +50,33 @@ impl Store {
         Ok(check)
     }
 
+    /// Returns what is wrong with the tables. A database that is damaged may not even carry out its
+    /// check.
+    fn database_faults(&mut self) -> Vec<String> {
+        let mut faults = self
+            .engine
+            .own_check()
+            .unwrap_or_else(|error| vec![error.cause]);
+        faults.extend(
+            self.find_stray_rows()
+                .unwrap_or_else(|error| Some(error.to_string())),
+        );
+        faults
+    }
+
     /// Returns a clause with the number of bodies and facts that belong to no document, if there
     /// are any.
     fn find_stray_rows(&mut self) -> Result<Option<String>, StoreError> {
-        let mut count = |table: &str| {
-            let document = format!("SELECT 1 FROM document WHERE document.id = {table}.document");
-            let rows = self.read(
-                &format!("SELECT count(*) FROM {table} WHERE NOT EXISTS ({document})"),
-                &[],
-            )?;
-            Ok(rows
-                .into_iter()
-                .next()
-                .and_then(|row| RowReader::new(row).next_count())
-                .unwrap_or(0))
-        };
-        let (bodies, facts) = (count("body")?, count("fact")?);
+        let (bodies, facts) = (self.stray_row_count("body")?, self.stray_row_count("fact")?);
         let words = format!("bodies that belong to no document: {bodies}, facts: {facts}");
         Ok((bodies + facts > 0).then_some(words))
+    }
+
+    fn stray_row_count(&mut self, table: &str) -> Result<u64, StoreError> {
+        let document = format!("SELECT 1 FROM document WHERE document.id = {table}.document");
+        self.read_count(&format!(
+            "SELECT count(*) FROM {table} WHERE NOT EXISTS ({document})"
+        ))
     }
 
     /// Returns true if the facts of a document differ from those that its body has. With `repair`,
@@ -87,8 +87,8 @@ impl Store {
         body: &[u8],
         repair: bool,
     ) -> Result<bool, StoreError> {
-        let rows = |facts: &[StoredFacts]| facts.iter().map(facts_row).collect::<Vec<_>>();
-        let Some(derived) = facts_of(body).filter(|derived| rows(derived) != rows(&document.facts))
+        let stored = document.facts.iter().map(facts_row);
+        let Some(derived) = facts_of(body).filter(|own| stored.ne(own.iter().map(facts_row)))
         else {
             return Ok(false);
         };

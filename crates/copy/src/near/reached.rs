@@ -92,8 +92,13 @@ impl ReachedFarEnd<'_> {
     /// returned. Without a thread there is none.
     pub(super) fn begin_to_dial_quic(&self) -> Option<Receiver<io::Result<QuicConnection>>> {
         let (hosts, port, secret) = (self.hosts.clone(), self.ready.quic_port, *self.secret);
-        let dial = move || quic::dial_quic(&hosts, port, &secret, HANDSHAKE_DEADLINE);
-        (port != 0).then(|| start_answering("copy-dial", dial).ok())?
+        if port == 0 {
+            return None;
+        }
+        start_answering("copy-dial", move || {
+            quic::dial_quic(&hosts, port, &secret, HANDSHAKE_DEADLINE)
+        })
+        .ok()
     }
 
     pub(super) fn dial_quic(&self, deadline: Duration) -> io::Result<QuicConnection> {

@@ -176,8 +176,7 @@ fn dial_host(
 /// Waits until the other host, or a router, says that a datagram does not arrive: the library does
 /// not ask.
 async fn port_unreachable(socket: &UdpSocket) {
-    let is_told = || icmp_error(socket, &mut [0; 64]).is_ok_and(|error| error.is_some());
-    while !is_told() {
+    while !icmp_error(socket, &mut [0; 64]).is_ok_and(|error| error.is_some()) {
         sleep(ERROR_INTERVAL).await;
     }
 }

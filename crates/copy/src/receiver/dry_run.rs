@@ -33,14 +33,14 @@ impl FileReceiver {
         path: &EntryPath,
         attributes: Option<&ExtendedAttributes>,
     ) {
-        let is_there = |_: &TreeEntryName, stat: &Stat| match file_type(stat) {
+        let found = self.is_there(place.tree.as_ref(), path, |_, stat| match file_type(stat) {
             FileType::Directory => Ok(true),
             _ => Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
                 "something that is no folder has its name",
             )),
-        };
-        match self.is_there(place.tree.as_ref(), path, is_there) {
+        });
+        match found {
             Ok(true) => place
                 .tree
                 .iter()

@@ -146,20 +146,17 @@ impl FileReceiver {
     }
 
     pub(super) fn symbolic_link(&self, place: &CopyDestination, path: &EntryPath, target: &[u8]) {
-        let is_same = |within: &TreeEntryName, stat: &Stat| {
-            Ok::<_, io::Error>(
-                file_type(stat) == FileType::Symlink && within.read_link()? == target,
-            )
-        };
         if self.options.dry_run {
-            return self.try_link(place.tree.as_ref(), path, is_same);
+            return self.try_link(place.tree.as_ref(), path, |within, stat| {
+                is_link_to(within, stat, target)
+            });
         }
         let Some(tree) = place.tree.as_ref() else {
             return;
         };
         let made = tree.locate_entry(path).and_then(|within| {
             if let Some(stat) = within.stat_entry()?
-                && is_same(&within, &stat)?
+                && is_link_to(&within, &stat, target)?
             {
                 return Ok(());
             }
@@ -374,6 +371,10 @@ impl FileReceiver {
         self.remove_incoming(number);
         Ok(())
     }
+}
+
+fn is_link_to(within: &TreeEntryName, stat: &Stat, target: &[u8]) -> io::Result<bool> {
+    Ok(file_type(stat) == FileType::Symlink && within.read_link()? == target)
 }
 
 /// Returns true if a file of this size and time is there, as rsync decides it; then it gets its

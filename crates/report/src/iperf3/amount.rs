@@ -23,19 +23,19 @@ impl FromStr for RateUnit {
 
     /// Reads the argument of `-f`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let power = |letter: char| match letter {
+        let letter = text.chars().next().unwrap_or_default();
+        let power = match letter.to_ascii_lowercase() {
             'k' => Some(1),
             'm' => Some(2),
             'g' => Some(3),
             't' => Some(4),
             _ => None,
         };
-        let letter = text.chars().next().unwrap_or_default();
         let unit = match letter {
             'a' => Some(Self::Bits),
             'A' => Some(Self::Bytes),
-            _ if letter.is_ascii_lowercase() => power(letter).map(Self::BitsTo),
-            _ => power(letter.to_ascii_lowercase()).map(Self::BytesTo),
+            _ if letter.is_ascii_lowercase() => power.map(Self::BitsTo),
+            _ => power.map(Self::BytesTo),
         };
         unit.ok_or("bad format specifier (valid formats are in the set [kmgtKMGT])")
     }

@@ -293,11 +293,13 @@ impl Start {
         connections: &TestConnections,
     ) {
         let request = &connections.request;
-        let endpoint = || {
-            Some(Endpoint {
-                host: header.host.clone(),
-                port: header.port,
-            })
+        let endpoint = Some(Endpoint {
+            host: header.host.clone(),
+            port: header.port,
+        });
+        let (connecting_to, accepted_from) = match role {
+            TestRole::Client => (endpoint, None),
+            TestRole::Server => (None, endpoint),
         };
         let first = connections.sockets.first();
         let is_tcp = request.transport == Transport::Tcp;
@@ -312,8 +314,8 @@ impl Start {
                 timesecs: header.at.as_nanos() / 1_000_000_000,
                 timemillisecs: header.at.as_nanos() / 1_000_000,
             },
-            connecting_to: endpoint().filter(|_| role == TestRole::Client),
-            accepted_from: endpoint().filter(|_| role == TestRole::Server),
+            connecting_to,
+            accepted_from,
             cookie: connections.cookie.clone(),
             tcp_mss: request.mss.filter(|_| is_tcp).map(ByteCount::get),
             tcp_mss_default: (is_tcp && request.mss.is_none())
@@ -714,22 +716,22 @@ impl End {
             received: sums.sum_received,
         });
         // Where data goes both ways, those of the way that iperf3 shows last.
-        let (sender, receiver) = match totals.last() {
-            Some(last) if last.sends => (&seen.local, &seen.remote),
-            _ => (&seen.remote, &seen.local),
+        let ends = match totals.last() {
+            Some(last) if last.sends => [&seen.local, &seen.remote],
+            _ => [&seen.remote, &seen.local],
         };
-        let named = |end| {
+        let [sender, receiver] = ends.map(|end| {
             congestion_control(end)
                 .filter(|_| transport == Transport::Tcp)
                 .map(str::to_owned)
-        };
+        });
         Self {
             streams: Some(streams.collect()),
             forward,
             reverse,
             cpu_utilization_percent: Some(Cpus::from_measurement(seen)),
-            sender_tcp_congestion: named(sender),
-            receiver_tcp_congestion: named(receiver),
+            sender_tcp_congestion: sender,
+            receiver_tcp_congestion: receiver,
         }
     }
 }

@@ -180,8 +180,10 @@ impl TextOutput {
     /// Returns the server's output, where it was requested. Unlike iperf3, it escapes control
     /// characters.
     pub fn server_output(&self, output: &str) -> String {
-        let commands = |c: char| c.is_control() && c != '\n' && c != '\t';
-        let harmless = output.replace(commands, "\u{fffd}");
+        let harmless = output.replace(
+            |c: char| c.is_control() && c != '\n' && c != '\t',
+            "\u{fffd}",
+        );
         self.add_title(format!("\nServer output:\n{harmless}\n"))
     }
 
@@ -347,18 +349,12 @@ impl TextOutput {
     /// knows those of the other end at this time.
     fn processor_lines(&self, seen: &Measurement, sends: bool) -> String {
         let mut text = String::new();
-        let roles = |here, there| {
-            let (local, remote) = (
-                processor_text(seen.local.cpu),
-                processor_text(seen.remote.cpu),
-            );
-            format!("CPU Utilization: local/{here} {local}, remote/{there} {remote}\n")
-        };
+        let [local, remote] = [&seen.local, &seen.remote].map(|end| processor_text(end.cpu));
         if sends {
-            text += &roles("sender", "receiver");
+            text += &format!("CPU Utilization: local/sender {local}, remote/receiver {remote}\n");
         }
         if sends && self.goes_both_ways() {
-            text += &roles("receiver", "sender");
+            text += &format!("CPU Utilization: local/receiver {local}, remote/sender {remote}\n");
         }
         let there = Some(&seen.remote).filter(|_| self.options.role == TestRole::Client);
         let (sender, receiver) = if sends {

@@ -231,24 +231,12 @@ fn by_number<T: Copy>(values: &[(u64, T)], figure: impl Fn(&[T]) -> T) -> Vec<(u
 pub(super) fn processor_section(report: &SweepReport) -> Option<PageSection> {
     let best = counted_runs(report).map(|(_, rate)| rate).max()?;
     let least = best.scale_by(NEARLY);
-    let loads = || {
-        counted_runs(report)
-            .filter(|(_, rate)| *rate >= least)
-            .filter_map(|(run, _)| Some((run, run.load.as_ref()?)))
-    };
-    let of = |share: fn(&SweepLoad) -> Option<Ratio>| -> Vec<(u64, Ratio)> {
-        loads()
-            .filter_map(|(run, load)| Some((run.cell.streams.into(), share(load)?)))
-            .collect()
-    };
-    let [sender, receiver] = [of(|load| load.cpu_sender), of(|load| load.cpu_receiver)];
+    let sender = shares_by_streams(report, least, |load| load.cpu_sender);
+    let receiver = shares_by_streams(report, least, |load| load.cpu_receiver);
     if by_number(&sender, |own| own[0]).len() < 2 {
         return None;
     }
     let most = max_percent(&sender);
-    let panel = Panel::new("processor time, of one core")
-        .with_series(PlotSeries::new("receiver", Dots, Orange, receiver).with_name_as_label())
-        .with_series(PlotSeries::new("sender", Dots, Blue, sender).with_name_as_label());
     let title = format!("With {least} and more, the sender spends at most {most:.1} % of a core");
     let method = "Processor time of the programs of both ends by streams, of runs with at least 90 % of the best rate.";
     Some(PageSection::new(
@@ -256,8 +244,27 @@ pub(super) fn processor_section(report: &SweepReport) -> Option<PageSection> {
         method,
         Plot::new_logarithmic("Processor time by streams")
             .with_axis_name("streams")
-            .with_panel(panel),
+            .with_panel(processors_panel(sender, receiver)),
     ))
+}
+
+/// Returns the shares of the runs with at least that rate, each with its number of streams.
+fn shares_by_streams(
+    report: &SweepReport,
+    least: BitRate,
+    share: fn(&SweepLoad) -> Option<Ratio>,
+) -> Vec<(u64, Ratio)> {
+    counted_runs(report)
+        .filter(|(_, rate)| *rate >= least)
+        .filter_map(|(run, _)| Some((run.cell.streams.into(), share(run.load.as_ref()?)?)))
+        .collect()
+}
+
+/// Returns the processor time of both ends by streams.
+pub(super) fn processors_panel(sender: Vec<(u64, Ratio)>, receiver: Vec<(u64, Ratio)>) -> Panel {
+    Panel::new("processor time, of one core")
+        .with_series(PlotSeries::new("receiver", Dots, Orange, receiver).with_name_as_label())
+        .with_series(PlotSeries::new("sender", Dots, Blue, sender).with_name_as_label())
 }
 
 /// Returns the course of the fastest run: the rate of each half second, and the mean so far; `None`
@@ -404,18 +411,16 @@ fn reference_series<Y: AxisQuantity>(
 fn device_panel(traffic: &DeviceTraffic, runs: &[TimedRun<'_>]) -> Panel {
     let name = &traffic.device;
     match traffic.speed {
-        Some(speed) => {
-            let share = |rate: BitRate| Ratio::from_quotient(rate.as_f64(), speed.as_f64());
-            traffic_panel(traffic, &format!("use of {name}, {speed}"), share)
-                .with_series(reference_series(runs, share))
-        }
-        None => traffic_panel(traffic, &format!("carried by {name}"), |rate| rate)
-            .with_series(reference_series(runs, |rate| rate)),
+        Some(speed) => traffic_panel(traffic, runs, &format!("use of {name}, {speed}"), |rate| {
+            Ratio::from_quotient(rate.as_f64(), speed.as_f64())
+        }),
+        None => traffic_panel(traffic, runs, &format!("carried by {name}"), |rate| rate),
     }
 }
 
 fn traffic_panel<Y: AxisQuantity>(
     traffic: &DeviceTraffic,
+    runs: &[TimedRun<'_>],
     name: &str,
     shown: impl Fn(BitRate) -> Y,
 ) -> Panel {
@@ -433,4 +438,5 @@ fn traffic_panel<Y: AxisQuantity>(
     Panel::new(name)
         .with_series(all.with_name_as_label())
         .with_series(PlotSeries::from_bars("other traffic", Green, other).with_name_as_label())
+        .with_series(reference_series(runs, shown))
 }

@@ -29,6 +29,14 @@ impl SampleSnapshot<'_> {
     ) -> Option<T> {
         self.samples.iter().map(|sample| figure(sample)).sum()
     }
+
+    /// Returns the largest smoothed round-trip time of the streams.
+    pub(super) fn largest_rtt(&self) -> Option<Span> {
+        self.samples
+            .iter()
+            .filter_map(|sample| sample.tcp.rtt)
+            .max()
+    }
 }
 
 /// Returns the snapshots of the first `streams` of these samples, by time.
@@ -51,6 +59,15 @@ pub(super) fn of_end<'m>(measured: &Measurement, end: &'m EndReport) -> Vec<Samp
     sample_snapshots(&end.samples, measured.request.streams)
 }
 
+fn snapshots_while_sending<'m>(
+    measured: &Measurement,
+    end: &'m EndReport,
+) -> Vec<SampleSnapshot<'m>> {
+    let mut snapshots = of_end(measured, end);
+    snapshots.retain(|snapshot| snapshot.at <= measured.summary.duration);
+    snapshots
+}
+
 /// Returns the rate at which data arrives: by the receiver's samples, or else by the sender's, or
 /// by the intervals.
 pub(super) fn arrival_rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
@@ -60,15 +77,12 @@ pub(super) fn arrival_rates(measured: &Measurement) -> Vec<(Span, BitRate)> {
         .or(measured.rtt.loaded)
         .map(|rtt| rtt.median)
         .unwrap_or_default();
-    let sending = |snapshot: &SampleSnapshot<'_>| snapshot.at <= measured.summary.duration;
-    let mut receiver = of_end(measured, measured.receiving_end());
-    receiver.retain(sending);
+    let receiver = snapshots_while_sending(measured, measured.receiving_end());
     let arrived = by_bytes(&receiver, round, |sample| Some(sample.bytes));
     if arrived.len() > 1 {
         return arrived;
     }
-    let mut sender = of_end(measured, measured.sending_end());
-    sender.retain(sending);
+    let sender = snapshots_while_sending(measured, measured.sending_end());
     let acknowledged = by_bytes(&sender, round, |sample| sample.tcp.bytes_acked);
     if acknowledged.len() > 1 {
         return acknowledged;
@@ -152,15 +166,12 @@ pub(super) fn level_changes(rates: &[(Span, BitRate)], ramp: Span) -> Vec<LevelC
             )
         })
         .collect();
-    let place = |index: usize| {
-        moments[index.saturating_sub(1)]
-            .0
-            .duration_since(Time::ZERO)
-    };
     find_level_changes(&moments)
         .into_iter()
         .map(|found: fullpipe_stats::HistoryLevelChange| LevelChange {
-            at: place(found.index),
+            at: moments[found.index.saturating_sub(1)]
+                .0
+                .duration_since(Time::ZERO),
             before: found.before,
             after: found.after,
         })
@@ -205,16 +216,9 @@ pub(super) fn round_trips(measured: &Measurement, hue: Hue) -> PlotSeries {
 
 /// Returns the largest smoothed round-trip time of all streams in each snapshot.
 pub(super) fn smoothed_rtt_series(snapshots: &[SampleSnapshot<'_>], hue: Hue) -> PlotSeries {
-    let largest = |snapshot: &SampleSnapshot<'_>| {
-        snapshot
-            .samples
-            .iter()
-            .filter_map(|sample| sample.tcp.rtt)
-            .max()
-    };
     let points = snapshots
         .iter()
-        .filter_map(|snapshot| Some((snapshot.at, largest(snapshot)?)));
+        .filter_map(|snapshot| Some((snapshot.at, snapshot.largest_rtt()?)));
     PlotSeries::new("smoothed round-trip time", Line, hue, points)
 }
 

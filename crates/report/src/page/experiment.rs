@@ -78,32 +78,26 @@ fn experiment_sentences(experiment: &Experiment) -> Vec<String> {
 }
 
 fn experiment_facts(experiment: &Experiment) -> Vec<(String, String)> {
-    let percent =
-        |accuracy: Option<Ratio>| accuracy.map(|share| format!("{:.1} %", share.as_percent()));
-    let loaded = |measured: &Measurement| measured.rtt.loaded.map(|rtt| round_trip(rtt.median));
     let mut facts = vec![(
         steady_or_mean_rate(&experiment.measurement).to_string(),
         "before".to_owned(),
     )];
-    if let Some(proof) = &experiment.proof {
+    let (accuracy, of_what) = if let Some(proof) = &experiment.proof {
         facts.push((
             steady_or_mean_rate(&proof.measurement).to_string(),
             format!("with {}", proof.remedy.id),
         ));
-        if let (Some(before), Some(after)) =
-            (loaded(&experiment.measurement), loaded(&proof.measurement))
-        {
+        let loaded = [&experiment.measurement, &proof.measurement]
+            .map(|measured| measured.rtt.loaded.map(|rtt| round_trip(rtt.median)));
+        if let [Some(before), Some(after)] = loaded {
             facts.push((from_to(&before, &after), "round trip under load".to_owned()));
         }
-        facts.extend(
-            percent(proof.accuracy)
-                .map(|share| (share, "of the rate predicted with the remedy".to_owned())),
-        );
+        (proof.accuracy, "of the rate predicted with the remedy")
     } else {
-        facts.extend(
-            percent(experiment.accuracy).map(|share| (share, "of the predicted rate".to_owned())),
-        );
-    }
+        (experiment.accuracy, "of the predicted rate")
+    };
+    facts
+        .extend(accuracy.map(|share| (format!("{:.1} %", share.as_percent()), of_what.to_owned())));
     facts
 }
 

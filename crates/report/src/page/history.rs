@@ -107,23 +107,25 @@ fn rate_history_section(series: &HistorySeries) -> PageSection {
         Grey,
         median_levels(series),
     ));
-    let delay = |of: fn(&HistoryPoint) -> Option<fullpipe_units::Span>| {
-        let valid = series.points.iter().filter(|point| point.valid);
-        valid.filter_map(move |point| Some((time_of(&point.started)?, of(point)?)))
-    };
+    let loaded = rtt_points(series, |point| point.rtt_loaded);
+    let idle = rtt_points(series, |point| point.rtt_idle);
     let delays = Panel::new("round trip")
-        .with_series(
-            PlotSeries::new("under load", Dots, Plum, delay(|point| point.rtt_loaded))
-                .with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("idle", Dots, Grey, delay(|point| point.rtt_idle)).with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("under load", Dots, Plum, loaded).with_name_as_label())
+        .with_series(PlotSeries::new("idle", Dots, Grey, idle).with_name_as_label());
     let plot = Plot::new("Rate and round-trip time by the time of the run")
         .with_panel(rate)
         .with_panel(delays);
     let method = "A dot a run, by what limited it; line: median between changes. Times are UTC.";
     PageSection::new(name, method, plot)
+}
+
+/// Returns the round trips of the valid runs by their time.
+fn rtt_points(
+    series: &HistorySeries,
+    rtt: fn(&HistoryPoint) -> Option<Span>,
+) -> impl Iterator<Item = (Time, Span)> {
+    let valid = series.points.iter().filter(|point| point.valid);
+    valid.filter_map(move |point| Some((time_of(&point.started)?, rtt(point)?)))
 }
 
 /// Returns the kind of the limit of a run.

@@ -27,10 +27,9 @@ pub(super) fn held_back(
 ) -> Option<PageSection> {
     let window = limited_shares(sender, |sample| sample.tcp.rwnd_limited);
     let buffer = limited_shares(sender, |sample| sample.tcp.sndbuf_limited);
-    let mean = |shares: &[(Span, Ratio)]| {
+    let [of_window, of_buffer] = [&window, &buffer].map(|shares| {
         shares.iter().map(|(_, share)| share.get()).sum::<f64>() / shares.len().max(1) as f64
-    };
-    let [of_window, of_buffer] = [mean(&window), mean(&buffer)];
+    });
     if of_window.max(of_buffer) < WORTH_SHOWING {
         return None;
     }
@@ -83,35 +82,12 @@ pub(super) fn ceilings_over_time(
     let sender = of_end(measured, measured.sending_end());
     let rate = arrival_rates(measured);
     let most = rate.iter().map(|(_, rate)| *rate).max()?;
-    let every = sender.len().div_ceil(POINTS).max(1);
-    let allowed = |window: fn(&Sample) -> Option<ByteCount>| -> Vec<(Span, BitRate)> {
-        sender
-            .iter()
-            .step_by(every)
-            .filter_map(|snapshot: &SampleSnapshot<'_>| {
-                let rtt = snapshot
-                    .samples
-                    .iter()
-                    .filter_map(|sample| sample.tcp.rtt)
-                    .max()?;
-                Some((
-                    snapshot.at,
-                    BitRate::from_bytes_in(snapshot.sum_figure(window)?, rtt),
-                ))
-            })
-            .collect()
-    };
-    let is_drawn = |rate: BitRate| rate.as_f64() <= FAR * most.as_f64();
-    let (advertised, congestion) = (
-        allowed(|sample| sample.tcp.snd_wnd),
-        allowed(Sample::congestion_window),
-    );
-    let title = allowed_by_windows(&advertised, &congestion, &is_drawn);
-    let [advertised, congestion] = [advertised, congestion].map(|all| {
-        all.into_iter()
-            .filter(|(_, rate)| is_drawn(*rate))
-            .collect::<Vec<_>>()
-    });
+    let most_drawn = FAR * most.as_f64();
+    let mut advertised = allowed_rates(&sender, |sample| sample.tcp.snd_wnd);
+    let mut congestion = allowed_rates(&sender, Sample::congestion_window);
+    let title = allowed_by_windows(&advertised, &congestion, most_drawn);
+    advertised.retain(|(_, rate)| rate.as_f64() <= most_drawn);
+    congestion.retain(|(_, rate)| rate.as_f64() <= most_drawn);
     if advertised.len().max(congestion.len()) < 2 {
         return None;
     }
@@ -127,7 +103,7 @@ pub(super) fn ceilings_over_time(
     let known = fixed
         .iter()
         .filter_map(|kind| Some((kind, *limit?.ceilings.get(kind)?)));
-    for (kind, ceiling) in known.filter(|(_, ceiling)| is_drawn(*ceiling)) {
+    for (kind, ceiling) in known.filter(|(_, ceiling)| ceiling.as_f64() <= most_drawn) {
         panel = panel.with_level(ceiling, &format!("{} {ceiling}", kind.name()));
     }
     let method = "Each window ÷ the smoothed round-trip time, all streams together, and the rate. Dotted: ceilings \
@@ -136,37 +112,51 @@ pub(super) fn ceilings_over_time(
     Some(PageSection::new(title, method, plot))
 }
 
+/// Returns the rates that a window allows: it ÷ the smoothed round-trip time.
+fn allowed_rates(
+    sender: &[SampleSnapshot<'_>],
+    window: fn(&Sample) -> Option<ByteCount>,
+) -> Vec<(Span, BitRate)> {
+    let every = sender.len().div_ceil(POINTS).max(1);
+    let rates = sender.iter().step_by(every).filter_map(|snapshot| {
+        let rtt = snapshot.largest_rtt()?;
+        let rate = BitRate::from_bytes_in(snapshot.sum_figure(window)?, rtt);
+        Some((snapshot.at, rate))
+    });
+    rates.collect()
+}
+
 /// Returns the median rates that the windows allow, as far as those are drawn.
 fn allowed_by_windows(
     advertised: &[(Span, BitRate)],
     congestion: &[(Span, BitRate)],
-    is_drawn: &dyn Fn(BitRate) -> bool,
+    most_drawn: f64,
 ) -> String {
-    let middle = |rates: &[(Span, BitRate)]| {
-        median(rates.iter().map(|(_, rate)| *rate).collect()).filter(|rate| is_drawn(*rate))
-    };
-    match (middle(advertised), middle(congestion)) {
-        (Some(advertised), Some(congestion)) => {
+    let medians = [advertised, congestion].map(|rates| {
+        median::<BitRate>(rates.iter().map(|(_, rate)| *rate).collect())
+            .filter(|rate| rate.as_f64() <= most_drawn)
+    });
+    match medians {
+        [Some(advertised), Some(congestion)] => {
             format!("The advertised window allows {advertised}, the congestion window {congestion}")
         }
-        (Some(advertised), None) => format!("The advertised window allows {advertised}"),
-        (None, Some(congestion)) => format!("The congestion window allows {congestion}"),
-        (None, None) => "No window allows little enough to matter".to_owned(),
+        [Some(advertised), None] => format!("The advertised window allows {advertised}"),
+        [None, Some(congestion)] => format!("The congestion window allows {congestion}"),
+        [None, None] => "No window allows little enough to matter".to_owned(),
     }
 }
 
 /// Returns the processor time of both ends over time; `None` where no end reported it.
 pub(super) fn processor_time_section(measured: &Measurement) -> Option<PageSection> {
-    let of = |samples: &[CpuSample]| {
+    let ends = [
+        &measured.sending_end().processors,
+        &measured.receiving_end().processors,
+    ];
+    let [sending, receiving] = ends.map(|samples| {
         over_time(samples, |before, now, passed| {
             Some(program_share(before, now, passed))
         })
-    };
-    let (sender, receiver) = (
-        &measured.sending_end().processors,
-        &measured.receiving_end().processors,
-    );
-    let (sending, receiving) = (of(sender), of(receiver));
+    });
     let title = match (sending.is_empty(), receiving.is_empty()) {
         (true, true) => return None,
         (false, true) => format!(
@@ -182,22 +172,20 @@ pub(super) fn processor_time_section(measured: &Measurement) -> Option<PageSecti
             format!("The sender spends up to {sender:.0} % of a core, the receiver {receiver:.0} %")
         }
     };
-    let busiest = [sender, receiver]
-        .map(|samples| over_time(samples, |before, now, _| busiest_core(before, now)));
-    let [of_sender, of_receiver] = busiest;
-    let core = "busiest core";
-    let panel = |name: &str, own, core_of, hue| {
-        Panel::new(name)
-            .with_series(PlotSeries::new("program", Steps, hue, own).with_name_as_label())
-            .with_series(PlotSeries::new(core, Steps, Grey, core_of).with_name_as_label())
-    };
+    let [sender, receiver] =
+        ends.map(|samples| over_time(samples, |before, now, _| busiest_core(before, now)));
     let plot = Plot::new("Processor time over time")
-        .with_panel(panel("sender, of one core", sending, of_sender, Blue))
-        .with_panel(panel(
+        .with_panel(processor_panel(
+            "sender, of one core",
+            Blue,
+            sending,
+            sender,
+        ))
+        .with_panel(processor_panel(
             "receiver, of one core",
-            receiving,
-            of_receiver,
             Orange,
+            receiving,
+            receiver,
         ));
     Some(PageSection::new(
         title,
@@ -228,8 +216,21 @@ fn over_time(
 }
 
 fn program_share(before: &CpuSample, now: &CpuSample, passed: Span) -> Ratio {
-    let spent = |sample: &CpuSample| sample.user.as_secs_f64() + sample.system.as_secs_f64();
-    Ratio::from_quotient((spent(now) - spent(before)).max(0.0), passed.as_secs_f64())
+    let [before, now] =
+        [before, now].map(|sample| sample.user.as_secs_f64() + sample.system.as_secs_f64());
+    Ratio::from_quotient((now - before).max(0.0), passed.as_secs_f64())
+}
+
+/// Returns the processor time of an end's program, and of the core with least to spare.
+fn processor_panel(
+    name: &str,
+    hue: Hue,
+    program: Vec<(Span, Ratio)>,
+    core: Vec<(Span, Ratio)>,
+) -> Panel {
+    Panel::new(name)
+        .with_series(PlotSeries::new("program", Steps, hue, program).with_name_as_label())
+        .with_series(PlotSeries::new("busiest core", Steps, Grey, core).with_name_as_label())
 }
 
 fn busiest_core(before: &CpuSample, now: &CpuSample) -> Option<Ratio> {
@@ -241,7 +242,7 @@ fn busiest_core(before: &CpuSample, now: &CpuSample) -> Option<Ratio> {
 
 /// Returns the share of the time of a core that was not idle.
 fn busy_share(before: &CpuTime, now: &CpuTime) -> Ratio {
-    let whole = |time: &CpuTime| {
+    let [whole_before, whole] = [before, now].map(|time| {
         [
             time.user,
             time.system,
@@ -252,8 +253,8 @@ fn busy_share(before: &CpuTime, now: &CpuTime) -> Ratio {
         .map(Span::as_secs_f64)
         .iter()
         .sum::<f64>()
-    };
-    let passed = whole(now) - whole(before);
+    });
+    let passed = whole - whole_before;
     if passed <= 0.0 {
         return Ratio::ZERO;
     }

@@ -145,10 +145,9 @@ fn rate_percent(part: BitRate, whole: BitRate) -> String {
 fn median_spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
     [true, false].map(|on_slope| {
         let all = repeated_settings(report);
-        let is_own = |rates: &[BitRate]| {
-            median(rates.to_vec()).is_some_and(|middle| (middle < best.scale_by(SLOPE)) == on_slope)
-        };
-        let own = all.iter().filter(|(_, rates)| is_own(rates));
+        let own = all.iter().filter(|(_, rates)| {
+            median(rates.clone()).is_some_and(|middle| (middle < best.scale_by(SLOPE)) == on_slope)
+        });
         let widths: Vec<f64> = own
             .filter_map(|(_, rates)| rate_spread(rates).map(Ratio::as_percent))
             .collect();
@@ -158,7 +157,7 @@ fn median_spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
 
 /// Returns the number of runs that sent nothing again, of all and of the fast ones.
 fn retransmission_free_runs(report: &SweepReport, best: BitRate) -> String {
-    let of = |least: BitRate| {
+    let counts = [BitRate::ZERO, best.scale_by(CLIMBS / TOP)].map(|least| {
         let fast =
             counted_runs(report).filter(|(run, rate)| *rate >= least && run.retransmits.is_some());
         let all: Vec<_> = fast.collect();
@@ -166,8 +165,8 @@ fn retransmission_free_runs(report: &SweepReport, best: BitRate) -> String {
             .iter()
             .filter(|(run, _)| run.retransmits.is_some_and(|again| again.get() == 0));
         (calm.count(), all.len())
-    };
-    let ((calm, all), (calm_fast, fast)) = (of(BitRate::ZERO), of(best.scale_by(CLIMBS / TOP)));
+    });
+    let [(calm, all), (calm_fast, fast)] = counts;
     format!("{calm} of {all} sent nothing again; {calm_fast} of the {fast} above 68 % of the top")
 }
 

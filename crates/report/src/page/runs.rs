@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use fullpipe_record::{StoredDocument, StoredFacts};
 use fullpipe_units::Time;
 
+use super::campaign::processors_panel;
 use super::course::{arrival_rates, round_trips};
 use super::prelude::*;
 use super::transfer::limit_phrase;
@@ -40,7 +41,6 @@ struct RunSummary<'r> {
 
 impl<'r> RunSummary<'r> {
     fn from_measurement((name, measured): Named<'r>) -> Self {
-        let share = |cpu: Option<fullpipe_record::Cpu>| cpu.map(|cpu| cpu.total_share());
         Self {
             name,
             host: &measured.peer.host,
@@ -53,10 +53,8 @@ impl<'r> RunSummary<'r> {
                 .as_ref()
                 .map_or(Limit::Unknown, |verdict| verdict.kind),
             streams: Some(measured.request.streams),
-            processors: [
-                share(measured.sending_end().cpu),
-                share(measured.receiving_end().cpu),
-            ],
+            processors: [measured.sending_end(), measured.receiving_end()]
+                .map(|end| end.cpu.map(|cpu| cpu.total_share())),
         }
     }
 
@@ -116,16 +114,13 @@ pub(super) fn runs_article(measured: &[Named<'_>]) -> Article {
 
 /// Returns the article on documents of the archive, by their facts.
 pub(super) fn stored_article(documents: &[StoredDocument]) -> Article {
-    let facts = || {
-        documents
-            .iter()
-            .flat_map(|document| document.facts.iter().map(move |facts| (document, facts)))
-    };
-    let runs: Vec<RunSummary<'_>> = facts()
-        .filter_map(|(document, facts)| RunSummary::from_stored(document, facts))
-        .collect();
-    let left_out = facts().count() - runs.len();
-    let sentence = match left_out {
+    let runs = documents.iter().flat_map(|document| {
+        let facts = document.facts.iter();
+        facts.filter_map(move |facts| RunSummary::from_stored(document, facts))
+    });
+    let runs: Vec<RunSummary<'_>> = runs.collect();
+    let all: usize = documents.iter().map(|document| document.facts.len()).sum();
+    let sentence = match all - runs.len() {
         0 => None,
         1 => Some("1 run is not valid or has no rate, and takes no part.".to_owned()),
         many => Some(format!(
@@ -299,12 +294,11 @@ fn runs_by_limit_section(runs: &[RunSummary<'_>]) -> PageSection {
 /// Returns the processor time of both ends by streams; `None` where it is not known of two numbers
 /// of streams.
 fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection> {
-    let of = |end: usize| {
+    let [sender, receiver] = [0, 1].map(|end: usize| {
         runs.iter()
-            .filter_map(move |run| Some((u64::from(run.streams?), run.processors[end]?)))
+            .filter_map(|run| Some((u64::from(run.streams?), run.processors[end]?)))
             .collect::<Vec<_>>()
-    };
-    let [sender, receiver] = [of(0), of(1)];
+    });
     let numbers: BTreeSet<u64> = sender
         .iter()
         .chain(&receiver)
@@ -314,12 +308,9 @@ fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection>
         return None;
     }
     let most = max_percent(sender.iter().chain(&receiver));
-    let panel = Panel::new("processor time, of one core")
-        .with_series(PlotSeries::new("receiver", Dots, Orange, receiver).with_name_as_label())
-        .with_series(PlotSeries::new("sender", Dots, Blue, sender).with_name_as_label());
     let plot = Plot::new("Processor time by streams")
         .with_axis_name("streams")
-        .with_panel(panel);
+        .with_panel(processors_panel(sender, receiver));
     let title = format!("An end spends at most {most:.0} % of a core");
     Some(PageSection::new(
         title,

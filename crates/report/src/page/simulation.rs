@@ -76,23 +76,7 @@ type Setting = (ByteCount, u64);
 
 /// Returns the map of transfers that differ in window and streams, and its knee; `None` of others.
 fn simulated_heat_map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Option<Setting>)> {
-    let window = |transfer: &SimulatedTransfer| match transfer.request.buffer {
-        Buffer::Window(size) | Buffer::Request(size) => Some(size),
-        Buffer::Automatic => None,
-    };
-    let tile = |transfer: &SimulatedTransfer| {
-        let delay = transfer
-            .loaded_rtt
-            .map_text(|rtt| format!("round trip {}", round_trip(rtt)));
-        Some(HeatTile {
-            window: window(transfer)?,
-            streams: transfer.request.streams.into(),
-            rate: transfer.rate.median,
-            is_measured: true,
-            note: delay,
-        })
-    };
-    let tiles: Vec<HeatTile> = transfers.iter().map(tile).collect::<Option<_>>()?;
+    let tiles: Vec<HeatTile> = transfers.iter().map(heat_tile).collect::<Option<_>>()?;
     let windows: BTreeSet<ByteCount> = tiles.iter().map(|tile| tile.window).collect();
     let streams: BTreeSet<u64> = tiles.iter().map(|tile| tile.streams).collect();
     if windows.len() < 2 || streams.len() < 2 {
@@ -115,6 +99,22 @@ fn simulated_heat_map(transfers: &[SimulatedTransfer]) -> Option<(HeatMap, Optio
         map = map.with_bdp(rate.bytes_in(path.rtt()));
     }
     Some((map, knee))
+}
+
+fn heat_tile(transfer: &SimulatedTransfer) -> Option<HeatTile> {
+    let window = match transfer.request.buffer {
+        Buffer::Window(size) | Buffer::Request(size) => size,
+        Buffer::Automatic => return None,
+    };
+    Some(HeatTile {
+        window,
+        streams: transfer.request.streams.into(),
+        rate: transfer.rate.median,
+        is_measured: true,
+        note: transfer
+            .loaded_rtt
+            .map_text(|rtt| format!("round trip {}", round_trip(rtt))),
+    })
 }
 
 fn heat_map_section(map: HeatMap, knee: Option<Setting>) -> PageSection {
@@ -161,56 +161,61 @@ fn simulated_rates_section(transfers: &[SimulatedTransfer], names: &[String]) ->
 
 /// Returns the article on what would have happened with changes.
 pub(super) fn what_if(reports: &[WhatIfReport]) -> Article {
-    let best = |report: &WhatIfReport| {
-        let changed = report.simulations.iter().skip(1);
-        changed.max_by_key(|transfer| transfer.rate.median).cloned()
-    };
-    let first = reports.first();
-    let headline = match first.map(|report| (report, best(report))) {
-        Some((report, Some(best))) => {
-            let name = best.name.clone().unwrap_or_else(|| "the change".to_owned());
-            format!(
-                "{} measured; {} simulated with {name}",
-                report.measured.rate, best.rate.median
-            )
-        }
-        Some((report, None)) => format!("{} measured, simulated again", report.measured.rate),
-        None => "Nothing was simulated".to_owned(),
-    };
     Article {
         origin: "fullpipe simulate --from".to_owned(),
-        headline,
+        headline: reports
+            .first()
+            .map_or_else(|| "Nothing was simulated".to_owned(), what_if_headline),
         sections: reports.iter().flat_map(what_if_sections).collect(),
         ..Article::default()
     }
 }
 
+fn rtt_detail(rtt: Option<Span>) -> String {
+    rtt.map_text(|rtt| format!("RTT {}", round_trip(rtt)))
+}
+
+fn simulated_row(name: &str, transfer: &SimulatedTransfer) -> ChartRow {
+    let rate = transfer.rate.median;
+    let row = ChartRow::new(name, &rate.to_string(), Blue)
+        .with_detail(&rtt_detail(transfer.loaded_rtt))
+        .with_bar(rate);
+    if transfer.seeds > 1 {
+        row.with_interval(transfer.rate.low, transfer.rate.high)
+    } else {
+        row
+    }
+}
+
+fn what_if_headline(report: &WhatIfReport) -> String {
+    let measured = report.measured.rate;
+    let changed = report.simulations.iter().skip(1);
+    match changed.max_by_key(|transfer| transfer.rate.median) {
+        Some(best) => {
+            let name = best.name.as_deref().unwrap_or("the change");
+            format!(
+                "{measured} measured; {} simulated with {name}",
+                best.rate.median
+            )
+        }
+        None => format!("{measured} measured, simulated again"),
+    }
+}
+
 fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
     let measured = report.measured.rate;
-    let delay = |rtt: Option<Span>| rtt.map_text(|rtt| format!("RTT {}", round_trip(rtt)));
-    let detail = delay(report.measured.loaded_rtt);
     let mut rows = RowChart::new("Measured and simulated rates", ["transfer", "rate"]);
     rows = rows.with_row(
         ChartRow::new("measured", &measured.to_string(), Orange)
-            .with_detail(&detail)
+            .with_detail(&rtt_detail(report.measured.loaded_rtt))
             .with_bar(measured),
     );
     for (index, transfer) in report.simulations.iter().enumerate() {
-        let name = transfer.name.clone().unwrap_or_default();
-        let name = if index == 0 {
-            "simulated, as it was".to_owned()
-        } else {
-            name
+        let name = match index {
+            0 => "simulated, as it was",
+            _ => transfer.name.as_deref().unwrap_or_default(),
         };
-        let rate: BitRate = transfer.rate.median;
-        let row = ChartRow::new(&name, &rate.to_string(), Blue)
-            .with_detail(&delay(transfer.loaded_rtt))
-            .with_bar(rate);
-        rows = rows.with_row(if transfer.seeds > 1 {
-            row.with_interval(transfer.rate.low, transfer.rate.high)
-        } else {
-            row
-        });
+        rows = rows.with_row(simulated_row(name, transfer));
     }
     let title = match report.simulations.first() {
         Some(again) if again.rate.median > BitRate::ZERO => {

@@ -3,8 +3,8 @@
 use fullpipe_record::{SweepAnswer, SweepEstimate, SweepReport, SweepRun};
 
 use super::campaign::{
-    by_streams, fastest_run, fastest_run_section, processor_section, repetition_section,
-    spread_by_streams, sweep_rtt_section, timeline_section,
+    by_streams, counted_runs, fastest_run, fastest_run_section, processor_section,
+    repetition_section, spread_by_streams, sweep_rtt_section, timeline_section,
 };
 use super::prelude::*;
 use super::published;
@@ -129,19 +129,14 @@ fn rate_map_section(report: &SweepReport) -> PageSection {
 
 /// Returns the round trip under load over the rate, run by run.
 fn round_trips(report: &SweepReport) -> PageSection {
-    let counted = || report.runs.iter().filter_map(|run| Some((run.rate?, run)));
-    let points = |name: &str, hue, lost: bool| {
-        let is_lossy = |run: &SweepRun| run.retransmits.is_some_and(|again| again.get() > 0);
-        let of = counted().filter(|(_, run)| is_lossy(run) == lost);
-        PlotSeries::new(
-            name,
-            Dots,
-            hue,
-            of.filter_map(|(rate, run)| Some((rate, run.loaded_rtt?))),
-        )
-    };
-    let of_kernel =
-        counted().filter_map(|(rate, run)| Some((rate, run.load.as_ref()?.smoothed_rtt?)));
+    let (lossy, clean): (Vec<_>, Vec<_>) = counted_runs(report)
+        .partition(|(run, _)| run.retransmits.is_some_and(|again| again.get() > 0));
+    let [clean, lossy] = [clean, lossy].map(|runs| {
+        let points = runs.into_iter();
+        points.filter_map(|(run, rate)| Some((rate, run.loaded_rtt?)))
+    });
+    let of_kernel = counted_runs(report)
+        .filter_map(|(run, rate)| Some((rate, run.load.as_ref()?.smoothed_rtt?)));
     let panel = Panel::new("round trip under load")
         .with_series(PlotSeries::new(
             "smoothed by the sender's kernel",
@@ -149,10 +144,15 @@ fn round_trips(report: &SweepReport) -> PageSection {
             Grey,
             of_kernel,
         ))
-        .with_series(points("nothing retransmitted", Blue, false))
-        .with_series(points("segments retransmitted", Orange, true))
+        .with_series(PlotSeries::new("nothing retransmitted", Dots, Blue, clean))
+        .with_series(PlotSeries::new(
+            "segments retransmitted",
+            Dots,
+            Orange,
+            lossy,
+        ))
         .with_level(report.plan.rtt, "idle");
-    let again = counted().filter_map(|(rate, run)| Some((rate, run.retransmits?.get())));
+    let again = counted_runs(report).filter_map(|(run, rate)| Some((rate, run.retransmits?.get())));
     let again = Panel::new("segments retransmitted").with_series(PlotSeries::new(
         "retransmitted",
         Dots,
@@ -234,14 +234,13 @@ fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
         runs.iter()
             .enumerate()
             .map(|(number, run): (usize, &SweepRun)| {
-                let optional = |text: Option<String>| text.unwrap_or_default();
                 [
                     (number + 1).to_string(),
                     run.cell.to_string(),
-                    optional(run.rate.map(|rate| rate.to_string())),
-                    optional(run.idle_rtt.map(round_trip)),
-                    optional(run.loaded_rtt.map(round_trip)),
-                    optional(run.retransmits.map(|again| again.get().to_string())),
+                    run.rate.map_text(|rate| rate.to_string()),
+                    run.idle_rtt.map_text(round_trip),
+                    run.loaded_rtt.map_text(round_trip),
+                    run.retransmits.map_text(|again| again.get().to_string()),
                     run.sent.to_string(),
                     run.broken.join(" "),
                 ]

@@ -33,26 +33,7 @@ const CELL: usize = 26;
 
 /// Returns a table with as many of its columns as fit.
 fn figures_text(figures: &FigureTable) -> String {
-    let short = |cell: &String| printable_line(&cut_text(cell, CELL));
-    let mut columns = figures.heads.len();
-    while columns > 1
-        && (0..columns)
-            .map(|column: usize| {
-                let cells = figures
-                    .rows
-                    .iter()
-                    .filter_map(|row| row.get(column))
-                    .chain(figures.heads.get(column));
-                cells
-                    .map(|cell| short(cell).chars().count() + 2)
-                    .max()
-                    .unwrap_or(0)
-            })
-            .sum::<usize>()
-            > 82
-    {
-        columns -= 1;
-    }
+    let columns = fitting_columns(figures);
     let heads = figures.heads.iter().take(columns);
     let mut table = TextTable::with_heads(heads.map(|head| (head.clone(), false)));
     for row in &figures.rows {
@@ -65,11 +46,41 @@ fn figures_text(figures: &FigureTable) -> String {
                     if index == last {
                         printable_line(cell)
                     } else {
-                        short(cell)
+                        shortened_cell(cell)
                     }
                 })
                 .collect::<Vec<_>>(),
         );
     }
     table.render(0)
+}
+
+fn shortened_cell(cell: &str) -> String {
+    printable_line(&cut_text(cell, CELL))
+}
+
+/// Returns the number of columns that fit next to each other; at least the first does.
+fn fitting_columns(figures: &FigureTable) -> usize {
+    let mut columns = figures.heads.len();
+    while columns > 1
+        && (0..columns)
+            .map(|column| column_width(figures, column))
+            .sum::<usize>()
+            > 82
+    {
+        columns -= 1;
+    }
+    columns
+}
+
+fn column_width(figures: &FigureTable, column: usize) -> usize {
+    let cells = figures
+        .rows
+        .iter()
+        .filter_map(|row| row.get(column))
+        .chain(figures.heads.get(column));
+    cells
+        .map(|cell| shortened_cell(cell).chars().count() + 2)
+        .max()
+        .unwrap_or(0)
 }

@@ -364,9 +364,6 @@ fn flight_section(
     let advertised = bytes_over_time(sender, |sample| sample.tcp.snd_wnd);
     let congestion = bytes_over_time(sender, Sample::congestion_window);
     let window = advertised.iter().map(|(_, size)| *size).max();
-    let shown = |size: Option<ByteCount>, or: &str| {
-        size.map_or_else(|| or.to_owned(), |size| size.to_string())
-    };
     let mut panel = Panel::new("data")
         .with_series(PlotSeries::new("in flight", Line, Blue, in_flight).with_name_as_label())
         .with_series(
@@ -379,7 +376,7 @@ fn flight_section(
         panel = panel.with_level(bdp, &format!("BDP {bdp}"));
     }
     let reaches = limit.is_some_and(|verdict| verdict.kind == Limit::ReceiveWindow);
-    let window = shown(window, "not known");
+    let window = window.map_or_else(|| "not known".to_owned(), |size| size.to_string());
     let title = if reaches {
         format!("Up to {most} in flight: all that the advertised window of {window} permits")
     } else {
@@ -438,14 +435,11 @@ pub(super) fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<P
 fn echo_rtt_section(measured: &Measurement) -> Option<PageSection> {
     let echoes = measured.rtt.echoes.as_ref()?;
     let load = echoes.load;
-    let of = |from: Span, to: Span| -> Vec<Span> {
-        let within = echoes
-            .samples
-            .iter()
-            .filter(|echo| echo.at >= from && echo.at < to);
+    let times = [Span::ZERO..load.began, load.from..load.to];
+    let [idle, loaded] = times.map(|time| -> Vec<Span> {
+        let within = echoes.samples.iter().filter(|echo| time.contains(&echo.at));
         within.filter_map(|echo| echo.rtt).collect()
-    };
-    let (idle, loaded) = (of(Span::ZERO, load.began), of(load.from, load.to));
+    });
     let (before, during) = (measured.rtt.idle?, measured.rtt.loaded?);
     if idle.is_empty() || loaded.is_empty() {
         return None;
@@ -622,24 +616,26 @@ fn knee_sentence(report: &RampReport) -> String {
     }
 }
 
+fn rtt_by_load(
+    report: &RampReport,
+    figure: fn(&RttStats) -> Span,
+) -> impl Iterator<Item = (BitRate, Span)> {
+    let steps = report.steps.iter();
+    steps.filter_map(move |step| Some((step.offered, figure(step.rtt.as_ref()?))))
+}
+
 /// Returns carried rate, round trips and loss by offered load.
 pub(super) fn by_load(report: &RampReport) -> PageSection {
-    let delay = |figure: fn(&RttStats) -> Span| {
-        report
-            .steps
-            .iter()
-            .filter_map(move |step| Some((step.offered, figure(step.rtt.as_ref()?))))
-    };
     let carried = report.steps.iter().map(|step| (step.offered, step.carried));
     let lost = report
         .steps
         .iter()
         .filter_map(|step| Some((step.offered, step.loss?)));
+    let p99 = rtt_by_load(report, |rtt| rtt.p99);
+    let median = rtt_by_load(report, |rtt| rtt.median);
     let mut delays = Panel::new("round trip")
-        .with_series(PlotSeries::new("p99", Line, Grey, delay(|rtt| rtt.p99)).with_name_as_label())
-        .with_series(
-            PlotSeries::new("median", Line, Plum, delay(|rtt| rtt.median)).with_name_as_label(),
-        );
+        .with_series(PlotSeries::new("p99", Line, Grey, p99).with_name_as_label())
+        .with_series(PlotSeries::new("median", Line, Plum, median).with_name_as_label());
     if let Some(idle) = report.idle {
         delays = delays.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }

@@ -99,10 +99,10 @@ pub(crate) fn transfer_names(transfers: &[SimulatedTransfer]) -> Vec<String> {
         })
         .collect();
     let names = rows.iter().zip(transfers).map(|(row, transfer)| {
-        let differs = |column: &usize| rows.iter().any(|other| other[*column] != row[*column]);
         let parts: Vec<&str> = (0..row.len())
-            .filter(|column| !row[*column].is_empty() && differs(column))
+            .filter(|&column| rows.iter().any(|other| other[column] != row[column]))
             .map(|column| row[column].as_str())
+            .filter(|part| !part.is_empty())
             .collect();
         transfer.name.clone().unwrap_or_else(|| parts.join(", "))
     });
@@ -178,7 +178,12 @@ pub fn simulations_csv_head() -> String {
 pub fn simulations_csv_row(transfer: &SimulatedTransfer) -> String {
     let forward = &transfer.path.forward;
     let (request, rate) = (&transfer.request, &transfer.rate);
-    let bytes = |size: Option<ByteCount>| size.map_text(|size| size.get().to_string());
+    let [queue, window, buffer] = [
+        forward.queue,
+        requested_window(transfer),
+        requested_buffer(transfer),
+    ]
+    .map(|size| size.map_text(|size| size.get().to_string()));
     let limit = transfer
         .limit
         .map(|limit| limit.name().to_owned())
@@ -188,13 +193,13 @@ pub fn simulations_csv_row(transfer: &SimulatedTransfer) -> String {
         csv_cell(transfer.name.as_deref().unwrap_or_default()),
         forward.rate.map_text(|rate| rate.bps().to_string()),
         transfer.path.rtt().as_secs_f64().to_string(),
-        bytes(forward.queue),
+        queue,
         forward.loss.map_text(|loss| loss.get().to_string()),
         forward.mtu.get().to_string(),
         request.congestion.clone().unwrap_or_default(),
         request.streams.to_string(),
-        bytes(requested_window(transfer)),
-        bytes(requested_buffer(transfer)),
+        window,
+        buffer,
         transfer.seeds.to_string(),
         rate.median.bps().to_string(),
         rate.low.bps().to_string(),

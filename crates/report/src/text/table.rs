@@ -78,14 +78,12 @@ impl TextTable {
 
     /// Keeps the columns for whose number and cells below the head `is_kept` returns true.
     fn retain_columns(self, is_kept: impl Fn(usize, &[&str]) -> bool) -> Self {
-        let cells = |column: usize| {
+        let kept = (0..self.is_right.len()).filter(|&column| {
             let rows = self.rows.iter().skip(1);
-            rows.filter_map(|row| row.get(column).map(String::as_str))
-                .collect::<Vec<_>>()
-        };
-        let kept: Vec<usize> = (0..self.is_right.len())
-            .filter(|column| is_kept(*column, &cells(*column)))
-            .collect();
+            let cells = rows.filter_map(|row| row.get(column).map(String::as_str));
+            is_kept(column, &cells.collect::<Vec<_>>())
+        });
+        let kept: Vec<usize> = kept.collect();
         let rows = self.rows.iter().map(|row| {
             let cells = kept.iter().filter_map(|column| row.get(*column).cloned());
             cells.collect()

@@ -14,22 +14,23 @@ const UTF_8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 /// # Errors
 /// Returns a sentence, without the name of the file, if what begins as UTF-16 is none.
 pub(super) fn in_utf_8(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
-    let units = |order: fn([u8; 2]) -> u16, bytes: &[u8]| {
-        let units = bytes.chunks_exact(2).map(|unit| order([unit[0], unit[1]]));
-        let text: Result<String, _> = char::decode_utf16(units).collect();
-        let text = text.ok().filter(|_| bytes.len().is_multiple_of(2));
-        text.map(|text| Cow::Owned(text.into_bytes()))
-            .ok_or_else(|| "it is damaged text in UTF-16".to_owned())
-    };
     match bytes {
-        [0xff, 0xfe, text @ ..] => units(u16::from_le_bytes, text),
-        [0xfe, 0xff, text @ ..] => units(u16::from_be_bytes, text),
-        [1..=255, 0, 1..=255, 0, ..] => units(u16::from_le_bytes, bytes),
-        [0, 1..=255, 0, 1..=255, ..] => units(u16::from_be_bytes, bytes),
+        [0xff, 0xfe, text @ ..] => from_utf_16(text, u16::from_le_bytes),
+        [0xfe, 0xff, text @ ..] => from_utf_16(text, u16::from_be_bytes),
+        [1..=255, 0, 1..=255, 0, ..] => from_utf_16(bytes, u16::from_le_bytes),
+        [0, 1..=255, 0, 1..=255, ..] => from_utf_16(bytes, u16::from_be_bytes),
         _ => Ok(Cow::Borrowed(
             bytes.strip_prefix(&UTF_8_MARK).unwrap_or(bytes),
         )),
     }
+}
+
+fn from_utf_16(bytes: &[u8], order: fn([u8; 2]) -> u16) -> Result<Cow<'_, [u8]>, String> {
+    let units = bytes.chunks_exact(2).map(|unit| order([unit[0], unit[1]]));
+    let text: Result<String, _> = char::decode_utf16(units).collect();
+    let text = text.ok().filter(|_| bytes.len().is_multiple_of(2));
+    text.map(|text| Cow::Owned(text.into_bytes()))
+        .ok_or_else(|| "it is damaged text in UTF-16".to_owned())
 }
 
 /// Returns JSON in which numbers that it does not have, as C prints them (`-nan`, `inf`), are −1

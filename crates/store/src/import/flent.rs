@@ -1,5 +1,7 @@
 //! Data files of flent: series on one axis of time (`x_values`, `results`) with `metadata`.
 
+use std::ops::Range;
+
 use fullpipe_record::{Direction, RttStats, StoredDocument, StoredFacts};
 use fullpipe_units::{BitRate, Span};
 use jiff::Timestamp;
@@ -28,15 +30,10 @@ pub(super) fn flent_head(data: &Value) -> Result<StoredDocument, String> {
 
 /// Reads a time of flent, which is in UTC and says so only since version 1.
 fn parse_time(text: &str) -> Option<Timestamp> {
-    let civil = || {
-        text.parse::<DateTime>()
-            .ok()?
-            .to_zoned(jiff::tz::TimeZone::UTC)
-            .ok()
-    };
-    text.parse()
-        .ok()
-        .or_else(|| civil().map(|time| time.timestamp()))
+    text.parse().ok().or_else(|| {
+        let civil: DateTime = text.parse().ok()?;
+        Some(civil.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+    })
 }
 
 /// Returns the facts of each direction in which anything went.
@@ -67,21 +64,11 @@ fn of_direction(data: &Value, name: &str, direction: Direction) -> Option<Stored
         (first.min(at), last.max(at))
     });
     let pings = ping_rtts(data);
-    let part = |from: usize, to: usize| {
-        RttStats::from_samples(
-            pings
-                .get(from..to.min(pings.len()))?
-                .iter()
-                .flatten()
-                .copied()
-                .collect(),
-        )
-    };
-    let loaded = part(first, last + 1);
+    let loaded = ping_stats(&pings, first..last + 1);
     Some(StoredFacts {
         direction,
         rate: Some(rate),
-        rtt_idle: part(0, first).map(|rtt| rtt.median),
+        rtt_idle: ping_stats(&pings, 0..first).map(|rtt| rtt.median),
         rtt_loaded: loaded.map(|rtt| rtt.median),
         rtt_loaded_p99: loaded.map(|rtt| rtt.p99),
         valid: rate > BitRate::ZERO,
@@ -100,12 +87,12 @@ const COMPUTED: [&str; 8] = [
 /// from others, and those of the kernel's figures (`TCP upload::tcp_cwnd`).
 fn load_series(data: &Value, name: &str) -> Vec<Vec<Option<f64>>> {
     let results = data["results"].as_object().into_iter().flatten();
-    let units = |series: &str| data["metadata"]["SERIES_META"][series].string_field("UNITS");
     let of_direction = results.filter(|(series, _)| {
         let last = series.split_whitespace().next_back().unwrap_or_default();
         let is_computed =
             COMPUTED.contains(&last.to_ascii_lowercase().as_str()) || series.contains("::");
-        series.contains(name) && !is_computed && matches!(units(series), "" | "Mbits/s")
+        let units = data["metadata"]["SERIES_META"][series.as_str()].string_field("UNITS");
+        series.contains(name) && !is_computed && matches!(units, "" | "Mbits/s")
     });
     of_direction
         .map(|(_, values)| number_series(values))
@@ -114,6 +101,11 @@ fn load_series(data: &Value, name: &str) -> Vec<Vec<Option<f64>>> {
 
 /// Returns the round-trip times of the ICMP echoes, or of another flow of echoes where there are
 /// none.
+fn ping_stats(pings: &[Option<Span>], places: Range<usize>) -> Option<RttStats> {
+    let within = pings.get(places.start..places.end.min(pings.len()))?;
+    RttStats::from_samples(within.iter().flatten().copied().collect())
+}
+
 fn ping_rtts(data: &Value) -> Vec<Option<Span>> {
     let results = &data["results"];
     let series = results.get("Ping (ms) ICMP").or_else(|| {
@@ -158,9 +150,9 @@ fn time_weighted_mean(values: &[Option<f64>], places: &[Option<f64>]) -> Option<
         .filter(|span| *span > 0.0)
         .min_by(f64::total_cmp)
         .unwrap_or(1.0);
-    let weighed = || std::iter::once(first).chain(spans.clone()).zip(&known);
-    let time: f64 = weighed().map(|(span, _)| span).sum();
-    let sum: f64 = weighed().map(|(span, (_, value))| span * value).sum();
+    let weighed = std::iter::once(first).chain(spans).zip(&known);
+    let time: f64 = weighed.clone().map(|(span, _)| span).sum();
+    let sum: f64 = weighed.map(|(span, (_, value))| span * value).sum();
     (time > 0.0 && time.is_finite()).then(|| sum / time)
 }
 

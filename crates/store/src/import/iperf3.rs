@@ -32,12 +32,12 @@ impl TestEvents {
     /// Returns true for a line of the test, and for its whole object, which
     /// `--json-stream-full-output` prints last.
     pub(super) fn contains_value(&self, value: &Value) -> bool {
-        let is_whole = || value["start"].is_object() && value["end"].is_object();
+        let is_whole = value["start"].is_object() && value["end"].is_object();
         let cookie = self
             .test
             .get("start")
             .map_or("", |start| start.string_field("cookie"));
-        is_event(value) || (is_whole() && value["start"].string_field("cookie") == cookie)
+        is_event(value) || (is_whole && value["start"].string_field("cookie") == cookie)
     }
 
     pub(super) fn add_event(&mut self, mut value: Value, bytes: &[u8]) {
@@ -166,27 +166,17 @@ fn request_key(test: &Value) -> String {
 fn direction_facts(test: &Value, direction: Direction) -> StoredFacts {
     let (start, end) = (&test["start"], &test["end"]);
     let is_second = goes_both_ways(test) && direction == Direction::Download;
-    let of = |name: &str| {
-        &end[if is_second {
-            format!("{name}_bidir_reverse")
-        } else {
-            name.to_owned()
-        }]
-    };
+    let suffix = if is_second { "_bidir_reverse" } else { "" };
+    let [sent, received, sum] =
+        ["sum_sent", "sum_received", "sum"].map(|name| &end[format!("{name}{suffix}")]);
     // Of datagrams, versions before 3.10 print only one sum, of those that were sent.
-    let (sent, received) = (
-        of("sum_sent"),
-        if of("sum_received").is_object() {
-            of("sum_received")
-        } else {
-            of("sum")
-        },
-    );
+    let is_received_known = received.is_object();
+    let received = if is_received_known { received } else { sum };
     let loss = datagram_loss(test, received);
     let arrived = received
         .rate_field("bits_per_second")
         .map(|rate| match loss {
-            Some(loss) if !of("sum_received").is_object() => rate.scale_by(1.0 - loss.get()),
+            Some(loss) if !is_received_known => rate.scale_by(1.0 - loss.get()),
             _ => rate,
         });
     // A server that sends does not know what arrives.
@@ -194,27 +184,26 @@ fn direction_facts(test: &Value, direction: Direction) -> StoredFacts {
         .filter(|rate| rate.bps() > 0)
         .or_else(|| sent.rate_field("bits_per_second"));
     let cpu = &end["cpu_utilization_percent"];
-    let host_sends = host_sends(test, direction);
-    let (cpu_sender, cpu_receiver) = if host_sends {
-        ("host", "remote")
+    let ends = if host_sends(test, direction) {
+        ["host_total", "remote_total"]
     } else {
-        ("remote", "host")
+        ["remote_total", "host_total"]
     };
-    let total = |end: &str| {
-        cpu.percent_field(&format!("{end}_total"))
-            .filter(|share| share.get() > 0.0)
-    };
+    let [cpu_sender, cpu_receiver] =
+        ends.map(|total| cpu.percent_field(total).filter(|share| share.get() > 0.0));
     let has_error = test.get("error").is_some();
     // A server that receives does not know what was sent, and writes zero.
-    let bytes = |sum: &Value| sum.bytes_field("bytes").filter(|bytes| bytes.get() > 0);
+    let bytes = [sent, received]
+        .into_iter()
+        .find_map(|sum| sum.bytes_field("bytes").filter(|bytes| bytes.get() > 0));
     StoredFacts {
         direction,
         rate: arrived,
         rtt_loaded: median_rtt(test, direction),
         retransmits: sent.segments_field("retransmits"),
         loss,
-        cpu_sender: total(cpu_sender),
-        cpu_receiver: total(cpu_receiver),
+        cpu_sender,
+        cpu_receiver,
         valid: !has_error && arrived.is_some_and(|rate| rate.bps() > 0),
         streams: stream_count(&start["test_start"]),
         buffer: start
@@ -224,7 +213,7 @@ fn direction_facts(test: &Value, direction: Direction) -> StoredFacts {
         congestion: Some(end.string_field("sender_tcp_congestion"))
             .filter(|name| !name.is_empty())
             .map(str::to_owned),
-        sent: bytes(sent).or_else(|| bytes(received)),
+        sent: bytes,
         duration: received.seconds_field("seconds"),
         ..StoredFacts::default()
     }

@@ -143,18 +143,12 @@ fn json_values(
     bytes: &[u8],
     memory: usize,
 ) -> impl Iterator<Item = Result<(Value, &[u8]), String>> {
-    let not_json = |error| {
-        format!(
-            "it is not JSON: {}",
-            clean_line(&serde_json::Error::to_string(&error))
-        )
-    };
     let finite = encoding::with_finite_numbers(bytes);
     let mut from = 0;
     std::iter::from_fn(move || {
         from += next_document(&finite[from..], from == 0)?;
         let mut stream = Deserializer::from_slice(&finite[from..]).into_iter::<IgnoredAny>();
-        let found = stream.next()?.map_err(not_json);
+        let found = stream.next()?.map_err(|error| not_json(&error));
         let (begun, ended) = (from, from + stream.byte_offset());
         from = ended;
         let value = found.and_then(|_| {
@@ -163,7 +157,7 @@ fn json_values(
                 if error.is_data() {
                     value::too_much(memory)
                 } else {
-                    not_json(error)
+                    not_json(&error)
                 }
             })
         });
@@ -171,24 +165,31 @@ fn json_values(
     })
 }
 
+fn not_json(error: &serde_json::Error) -> String {
+    format!("it is not JSON: {}", clean_line(&error.to_string()))
+}
+
 /// Returns the place of the next document: the first line that begins with a brace. Of a text
 /// without any, what it begins with, if nothing was read before; it is no document, and the error
 /// says why.
 fn next_document(text: &[u8], is_first: bool) -> Option<usize> {
-    let begin = |line: &[u8]| line.len() - line.trim_ascii_start().len();
-    let mut at = begin(text);
+    let mut at = indentation(text);
     while at < text.len() && text[at] != b'{' {
         let line = text[at..]
             .iter()
             .position(|byte| *byte == b'\n')
             .unwrap_or(text.len() - at);
-        at += line + begin(&text[at + line..]);
+        at += line + indentation(&text[at + line..]);
     }
-    let unread = is_first.then(|| begin(text));
+    let unread = is_first.then(|| indentation(text));
     Some(at)
         .filter(|at| *at < text.len())
         .or(unread)
         .filter(|at| *at < text.len())
+}
+
+fn indentation(text: &[u8]) -> usize {
+    text.len() - text.trim_ascii_start().len()
 }
 
 fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, String> {

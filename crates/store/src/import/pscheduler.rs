@@ -13,23 +13,19 @@ pub(super) fn pscheduler_head(run: &Value) -> Result<StoredDocument, String> {
     let started = [&run["start-time"], &run["schedule"]["start"]]
         .into_iter()
         .find_map(parse_time);
-    let participants = &run["participants"];
-    let name = |named: &str, number: usize| {
-        let participant = participants[number]
+    let [host, peer] = [("source", 0), ("dest", 1)].map(|(end, number)| {
+        let participant = &run["participants"][number];
+        spec[end]
             .as_str()
-            .or_else(|| participants[number]["pscheduler-name"].as_str());
-        spec[named]
-            .as_str()
-            .or(participant)
+            .or_else(|| participant.as_str())
+            .or_else(|| participant["pscheduler-name"].as_str())
             .unwrap_or_default()
-            .to_owned()
-    };
-    let (host, peer) = (name("source", 0), name("dest", 1));
+    });
     Ok(ForeignRun {
         format: "pscheduler",
         started: started.ok_or("the run of pScheduler has no start time")?,
-        host: &host,
-        peer: &peer,
+        host,
+        peer,
         request_key: request_key(test.string_field("type"), spec),
         program: run["tool"]["name"]
             .as_str()
