@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-use fullpipe_transfer::{AttributeKind, ExtendedAttributes};
+use crate::protocol::{AttributeKind, ExtendedAttributes};
 use fullpipe_units::printable_bytes;
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_transfer::CopyRequest;
+use crate::protocol::CopyRequest;
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::locks::lock;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-use fullpipe_transfer::{CopyMessage, Digest, EntryPath, FileOutcome};
+use crate::protocol::{CopyMessage, Digest, EntryPath, FileOutcome};
 
 use crate::attributes::NotKept;
 use crate::bounds::CopyBounds;

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use crate::protocol::to_hexadecimal;
 use fullpipe_control::{
     AddressPrefix, AuthenticatedPeer, ControlConnection, HANDSHAKE, PinnedTls, connect_to_first,
     listen_tcp,
 };
 use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
-use fullpipe_transfer::to_hexadecimal;
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use fullpipe_transfer::{ALIVE, CopyMessage, MAX_FRAME};
+use crate::protocol::{ALIVE, CopyMessage, MAX_FRAME};
 
 use crate::options::CopyError;
 use crate::pulse::{ALIVE_INTERVAL, SilenceWatch};

@@ -11,10 +11,10 @@ use std::sync::mpsc::{Receiver as Events, channel};
 use std::thread;
 use std::time::Duration;
 
+use crate::protocol::{BLOCK, CHUNK, DATA_HEADER, ExcludePatterns};
 use fullpipe_control::AddressPrefix;
 use fullpipe_record::HostSettings;
 use fullpipe_testkit::{random_bytes, random_digits};
-use fullpipe_transfer::{BLOCK, CHUNK, DATA_HEADER, ExcludePatterns};
 use fullpipe_units::{BitRate, Span};
 
 use crate::address::at_port;
@@ -212,7 +212,7 @@ pub(crate) fn receive(control: &UnixStream, to: &Path, streams: Vec<DataStream>)
     if let Err(error) =
         TransferRole::Receiver(receiver).run_transfer(&mut frames, connections(streams), settings)
     {
-        let refused = fullpipe_transfer::CopyMessage::Refused {
+        let refused = crate::protocol::CopyMessage::Refused {
             code: 1,
             why: error.to_string(),
         };

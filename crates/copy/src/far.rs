@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::protocol::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
 use fullpipe_control::{AddressPrefix, most_descriptors};
-use fullpipe_transfer::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::address::read_address;

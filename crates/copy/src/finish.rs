@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use fullpipe_transfer::{CopyMessage, EntryPath};
+use crate::protocol::{CopyMessage, EntryPath};
 use rustix::fs::{FileType, OFlags, Stat, fsync};
 
 use crate::locks::lock;

@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
+use crate::protocol::{Digest, chunk_hash};
 use fullpipe_control::ControlConnection;
-use fullpipe_transfer::{Digest, chunk_hash};
 use fullpipe_units::ByteCount;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;

@@ -12,7 +12,7 @@
 //!   shared key, inside TLS 1.3.
 //! * The receiver decides what it wants. A chunk of 1 MiB counts when the BLAKE3 hashes of its
 //!   blocks are right and it is written; a file has its name when it is complete and durable.
-//! * What the other end says is decided in [`fullpipe_transfer`]; nothing outside the destination
+//! * What the other end says is decided in [`protocol`]; nothing outside the destination
 //!   is opened, because every path is walked from its folder without following links.
 //!
 //! A thread a connection, as for every load of this project: reading, hashing, encrypting and
@@ -39,9 +39,11 @@ mod options;
 mod pacing;
 mod packing;
 mod part;
+pub mod protocol;
 mod pulse;
 mod queue;
 mod quic;
+mod rate;
 mod receiver;
 mod root;
 mod sender;
@@ -60,11 +62,11 @@ mod walk;
 
 pub use course::{AdaptationChange, CopyAdaptation};
 pub use far::far_end;
-pub use fullpipe_transfer::CHUNK;
 pub use near::copy_files;
 pub use options::{
     CopyError, CopyEvent, CopyOptions, CopyPath, CopyResult, DataTransport, FarHost, PlaceError,
     SHARE_PORT,
 };
+pub use protocol::CHUNK;
 pub use share::{ShareError, ShareEvent, ShareOptions, ShareServer};
 pub use tuning::initial_connections;

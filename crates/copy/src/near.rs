@@ -14,9 +14,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::protocol::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
 use fullpipe_control::most_descriptors;
 use fullpipe_record::HostSettings;
-use fullpipe_transfer::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
 use fullpipe_units::{BitRate, Span};
 
 use self::meter::ProgressMeter;

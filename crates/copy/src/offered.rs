@@ -83,7 +83,7 @@ fn memory_bytes(file: &SourceFile) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_transfer::{EntryPath, FileIdentity};
+    use crate::protocol::{EntryPath, FileIdentity};
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
 

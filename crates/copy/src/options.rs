@@ -1,10 +1,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::protocol::{EntryPath, MessageError};
 use fullpipe_control::AddressPrefix;
 use fullpipe_iperf::SharedKey;
 use fullpipe_record::{CopyProgress, CopyReport};
-use fullpipe_transfer::{EntryPath, MessageError};
 use fullpipe_units::{BitRate, Span, printable_bytes};
 use thiserror::Error;
 
@@ -25,7 +25,7 @@ pub struct CopyOptions {
     pub dry_run: bool,
     /// Entries that the sources lack are deleted in the folders that are copied.
     pub delete: bool,
-    /// Patterns of what is neither copied nor deleted ([`fullpipe_transfer::ExcludePatterns`]).
+    /// Patterns of what is neither copied nor deleted ([`crate::protocol::ExcludePatterns`]).
     pub excludes: Vec<Vec<u8>>,
     /// Highest rate of the data.
     pub limit: Option<BitRate>,

@@ -4,9 +4,9 @@
 use std::net::TcpStream;
 use std::time::Instant;
 
+use crate::rate::{CoupledRate, DelayBound, ScavengerControl, StreamsSample, unsmoothed_rtt};
 use fullpipe_record::{CongestionState, TcpInfo};
 use fullpipe_sys::{set_pacing_rate, tcp_info};
-use fullpipe_transfer::{CoupledRate, DelayBound, ScavengerControl, StreamsSample, unsmoothed_rtt};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use socket2::SockRef;
 

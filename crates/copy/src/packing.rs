@@ -7,10 +7,10 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::protocol::BLOCK;
 use fullpipe_compression::{
     BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial,
 };
-use fullpipe_transfer::BLOCK;
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::bounds::CopyBounds;

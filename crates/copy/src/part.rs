@@ -10,7 +10,7 @@ use std::io::{self, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use fullpipe_transfer::{
+use crate::protocol::{
     CHUNK, Digest, EntryPath, FileIdentity, JournalFormat, ModificationTime, VerifiedChunks,
 };
 use fullpipe_units::ByteCount;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fullpipe_transfer::FileChunks;
+use crate::protocol::FileChunks;
 
 use crate::locks::lock;
 

@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use fullpipe_compression::BlockDecompressor;
-use fullpipe_transfer::{
+use crate::protocol::{
     ChunkBlocks, CopyMessage, CopyRequest, EntryKind, EntryPath, ExcludePatterns,
     ExtendedAttributes, FileChunks, FileIdentity, FileOutcome, ModificationTime, TreeEntry,
     VerifiedChunks,
 };
+use fullpipe_compression::BlockDecompressor;
 use fullpipe_units::ByteCount;
 
 use self::complete::ArrivedFile;

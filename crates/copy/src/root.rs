@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use fullpipe_transfer::EntryPath;
+use crate::protocol::EntryPath;
 use rustix::fs::FileType;
 
 use crate::tree::{FolderTree, file_type};

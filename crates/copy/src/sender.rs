@@ -9,11 +9,11 @@ use std::io::{self, BufWriter, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fullpipe_compression::BlockCompressor;
-use fullpipe_transfer::{
+use crate::protocol::{
     AGAIN, BLOCK, CopyMessage, DataHead, ExcludePatterns, ExtendedAttributes, FileChunks,
     FileOutcome, TreeEntry, VerifiedChunks,
 };
+use fullpipe_compression::BlockCompressor;
 use fullpipe_units::ByteCount;
 
 use self::blocks::{BlockReader, ChunkContent, ReadFailure};

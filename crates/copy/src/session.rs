@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use crate::protocol::{CopyMessage, CopyRequest, ExcludePatterns};
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_record::HostSettings;
-use fullpipe_transfer::{CopyMessage, CopyRequest, ExcludePatterns};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::common::TransferContext;

@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::protocol::CopyMessage;
 use fullpipe_control::{
     AddressPrefix, ClientPlace, ClientPlaces, ControlConnection, HandedConnections, ListenError,
     NoPlace, PendingClients, PinnedHandover, PinnedTls, QueueBudget, RefusalCounts,
@@ -21,7 +22,6 @@ use fullpipe_control::{
 };
 use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
-use fullpipe_transfer::CopyMessage;
 use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;

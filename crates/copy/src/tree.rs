@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fullpipe_transfer::{EntryPath, ModificationTime, PathError};
+use crate::protocol::{EntryPath, ModificationTime, PathError};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps,
     UTIME_OMIT, openat, openat2, statat,

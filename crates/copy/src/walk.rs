@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use fullpipe_transfer::{
+use crate::protocol::{
     EntryKind, EntryPath, ExcludePatterns, ExtendedAttributes, FileIdentity, PathError, TreeEntry,
 };
 use fullpipe_units::ByteCount;

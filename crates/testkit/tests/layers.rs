@@ -57,6 +57,24 @@ fn a_pure_member_reaches_neither_sockets_nor_the_kernel() {
 }
 
 #[test]
+fn a_pure_folder_reaches_neither_clock_nor_files_nor_sockets() {
+    for folder in PURE_FOLDERS {
+        let sources = sources(&crates().join(folder));
+        assert!(!sources.is_empty(), "{folder} has no sources");
+        for source in sources {
+            let text = read(&source);
+            for name in IMPURE.iter().chain(&IMPURE_NAMES) {
+                assert!(
+                    !text.contains(&format!("{name}::")),
+                    "{folder} is pure, and {} uses {name}",
+                    source.display()
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn what_measures_neither_judges_nor_prints() {
     for package in packages()
         .iter()
@@ -169,6 +187,23 @@ fn packages() -> Vec<Package> {
         .collect()
 }
 
+/// Returns the Rust sources below `folder`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    entries
+        .map(|entry| entry.expect("an entry can be read").path())
+        .flat_map(|path| {
+            if path.is_dir() {
+                sources(&path)
+            } else {
+                vec![path]
+            }
+        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
 fn member(package: &str) -> &str {
     package.strip_prefix("fullpipe-").unwrap_or(package)
 }
@@ -225,7 +260,6 @@ const PLAN: &[Member] = &[
     Member::pure(2, "flow"),
     Member::pure(2, "stats"),
     Member::new(2, "sys"),
-    Member::pure(2, "transfer"),
     Member::pure(2, "tcp"),
     Member::pure(3, "calc"),
     Member::pure(3, "campaign"),
@@ -265,3 +299,18 @@ const MEASURES: [&str; 6] = ["load", "control", "route", "observe", "probe", "tr
 
 /// Libraries that a pure crate may not use.
 const IMPURE: [&str; 5] = ["rustix", "libc", "socket2", "tokio", "tracing"];
+
+/// Folders of crates that are not pure, without clock, files and sockets all the same.
+const PURE_FOLDERS: [&str; 2] = ["copy/src/protocol", "copy/src/rate"];
+
+/// Names that stand for the clock, files and sockets in a source.
+const IMPURE_NAMES: [&str; 8] = [
+    "Instant",
+    "SystemTime",
+    "fs",
+    "net",
+    "process",
+    "thread",
+    "fullpipe_host",
+    "fullpipe_sys",
+];

@@ -1,5 +1,5 @@
 use super::*;
-use fullpipe_transfer::{
+use crate::protocol::{
     EntryKind, EntryPath, ExtendedAttributes, FileIdentity, ModificationTime, TreeEntry,
 };
 use std::io;

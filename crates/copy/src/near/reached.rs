@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use crate::protocol::{CopyAnswer, CopyMessage};
 use fullpipe_record::{CopyTransport, HostSettings};
-use fullpipe_transfer::{CopyAnswer, CopyMessage};
 use fullpipe_units::Span;
 
 use crate::connect::CopyCredentials;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::protocol::to_hexadecimal;
 use fullpipe_record::{CopyLimit, CopyReport, CopyTransport};
-use fullpipe_transfer::to_hexadecimal;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use super::NearCopy;

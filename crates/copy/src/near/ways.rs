@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::protocol::CopyMessage;
 use fullpipe_model::improvement::can_tolerate_loss;
 use fullpipe_record::{CopyTransport, HostSettings};
-use fullpipe_transfer::CopyMessage;
 use fullpipe_units::{Span, printable_line};
 
 use super::reached::{ConnectedData, ReachedFarEnd};

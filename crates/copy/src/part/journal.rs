@@ -4,9 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
-use fullpipe_transfer::{
-    CHUNK, Digest, JournalFormat, RecoveredChunks, VerifiedChunks, chunk_hash,
-};
+use crate::protocol::{CHUNK, Digest, JournalFormat, RecoveredChunks, VerifiedChunks, chunk_hash};
 use fullpipe_units::ByteCount;
 use rustix::fs::OFlags;
 

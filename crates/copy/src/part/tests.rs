@@ -1,6 +1,6 @@
 use super::ownership::lock_outcome;
 use super::*;
-use fullpipe_transfer::{BLOCK, ZEROS, chunk_hash};
+use crate::protocol::{BLOCK, ZEROS, chunk_hash};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use std::ffi::OsStr;

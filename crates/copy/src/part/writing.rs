@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use fullpipe_transfer::{BLOCK, CHUNK, ZEROS};
+use crate::protocol::{BLOCK, CHUNK, ZEROS};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::locks;

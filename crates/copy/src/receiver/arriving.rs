@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use fullpipe_transfer::{
+use crate::protocol::{
     AGAIN, ChunkBlocks, CopyMessage, DATA_HEADER, DataHead, DataHeader, VerifiedChunks, ZEROS,
     block_hash, block_length, chunk_hash,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use fullpipe_transfer::{CHUNK, Digest, FileOutcome, VerifiedChunks};
+use crate::protocol::{CHUNK, Digest, FileOutcome, VerifiedChunks};
 
 use super::{FileReceiver, IncomingFile};
 use crate::locks::lock;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fullpipe_transfer::{EntryKind, EntryPath, ExcludePatterns, PathError, TreeEntry};
+use crate::protocol::{EntryKind, EntryPath, ExcludePatterns, PathError, TreeEntry};
 use rustix::fs::FileType;
 
 use super::FileReceiver;

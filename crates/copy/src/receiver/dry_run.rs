@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fullpipe_transfer::{CopyMessage, EntryPath, ExtendedAttributes};
+use crate::protocol::{CopyMessage, EntryPath, ExtendedAttributes};
 use rustix::fs::{FileType, Stat};
 
 use super::{CopyDestination, FileReceiver, path_hash};

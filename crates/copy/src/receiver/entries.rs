@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_transfer::{
+use crate::protocol::{
     AGAIN, CHUNK, CopyMessage, EntryKind, EntryPath, ExtendedAttributes, FileChunks, FileOutcome,
     TreeEntry, VerifiedChunks,
 };

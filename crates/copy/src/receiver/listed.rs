@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use fullpipe_transfer::{EntryPath, ExtendedAttributes, ModificationTime, chunk_hash};
+use crate::protocol::{EntryPath, ExtendedAttributes, ModificationTime, chunk_hash};
 use fullpipe_units::ByteCount;
 
 use crate::options::CopyError;

@@ -5,11 +5,11 @@ use super::*;
 use crate::control::MessageSender;
 use crate::finish::finish_copy;
 use crate::part::working_entry;
-use crate::pulse::SilenceWatch;
-use fullpipe_compression::BlockCompressor;
-use fullpipe_transfer::{
+use crate::protocol::{
     AGAIN, BLOCK, CHUNK, DataHead, DataHeader, Digest, ZEROS, block_hash, chunk_hash,
 };
+use crate::pulse::SilenceWatch;
+use fullpipe_compression::BlockCompressor;
 use rustix::fs::Mode;
 use std::fs;
 use std::io::Write;

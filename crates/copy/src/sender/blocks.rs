@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use fullpipe_transfer::{
+use crate::protocol::{
     BLOCK, CHUNK, DATA_HEADER, DataHeader, VerifiedChunks, ZEROS, block_count, block_hash,
     block_length, chunk_hash,
 };

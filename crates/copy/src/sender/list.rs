@@ -1,6 +1,6 @@
 //! The list of what is to be copied, on its way to the receiver.
 
-use fullpipe_transfer::{CopyMessage, EntryPath, TreeEntry};
+use crate::protocol::{CopyMessage, EntryPath, TreeEntry};
 use fullpipe_units::printable_bytes;
 
 use super::FileSender;

@@ -1,10 +1,10 @@
 use super::*;
 use crate::connect::{CONNECT_DEADLINE, CopyCredentials, DataListener, dial_hosts};
 use crate::control::MessageSender;
+use crate::protocol::ExcludePatterns;
 use crate::pulse::SilenceWatch;
 use crate::receiver::ReceiveOptions;
 use crate::root::FolderRoot;
-use fullpipe_transfer::ExcludePatterns;
 use fullpipe_units::Span;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;

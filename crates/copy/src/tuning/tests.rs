@@ -1,11 +1,11 @@
 use super::*;
 use crate::common::TransferContext;
 use crate::control::MessageSender;
+use crate::protocol::{ExcludePatterns, FileChunks};
 use crate::pulse::SilenceWatch;
 use crate::queue::{ChunkJob, NextWork};
 use crate::quic::{QuicListener, dial_quic};
 use fullpipe_record::Change as RecordChange;
-use fullpipe_transfer::{ExcludePatterns, FileChunks};
 use fullpipe_units::SegCount;
 use std::io::Read;
 use std::time::Duration;

@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use fullpipe_copy::protocol::{CHUNK, EntryPath};
 use fullpipe_testkit::make_digits;
-use fullpipe_transfer::{CHUNK, EntryPath};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng as _;
 

@@ -3,7 +3,7 @@
 //! journal that was damaged gives no chunk that was not verified.
 #![no_main]
 
-use fullpipe_transfer::{
+use fullpipe_copy::protocol::{
     AttributeKind, CopyMessage, DATA_HEADER, DataHead, DataHeader, EntryPath, ExcludePatterns,
     ExtendedAttributes, FileIdentity, JournalFormat,
 };

@@ -9,7 +9,7 @@
 use fullpipe_record::packets_wait;
 use fullpipe_units::{BitRate, Span, Time};
 
-use crate::rounds::{FinishedRound, RoundTracker, StreamsSample};
+use crate::rate::rounds::{FinishedRound, RoundTracker, StreamsSample};
 
 /// Constants of CUBIC: C in segments ÷ s³, β, and the growth of Reno with the same β (RFC 9438,
 /// sections 4.1 to 4.6).
@@ -25,7 +25,7 @@ const ROUNDS_OF_RECOVERY: u32 = 2;
 
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
 #[derive(Debug)]
-pub struct CoupledRate {
+pub(crate) struct CoupledRate {
     rounds: RoundTracker,
     last: Option<FinishedRound>,
     course: Option<CubicWindow>,
@@ -43,7 +43,7 @@ struct CubicWindow {
 
 impl CoupledRate {
     /// Returns a coupling for a path of this round-trip time.
-    pub fn new(rtt: Span) -> Self {
+    pub(crate) fn new(rtt: Span) -> Self {
         Self {
             rounds: RoundTracker::new(rtt),
             last: None,
@@ -54,7 +54,7 @@ impl CoupledRate {
 
     /// Takes a sample. Returns the rate that all connections together may have until the next one,
     /// if it is bounded.
-    pub fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
+    pub(crate) fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
         if let Some(seen) = self.rounds.add_sample(at, sample) {
             let last = self.last.replace(seen).unwrap_or(seen);
             self.since_overflow += 1;
@@ -110,7 +110,7 @@ impl CubicWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fluid_test::{Cubic, Link, PATHS};
+    use crate::rate::fluid_test::{Cubic, Link, PATHS};
 
     /// Connections under CUBIC, coupled or not.
     struct Streams {

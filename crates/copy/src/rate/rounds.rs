@@ -24,16 +24,16 @@ const SMOOTHING: f64 = 1.0 / 8.0;
 
 /// A sample of all connections of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamsSample {
+pub(crate) struct StreamsSample {
     /// Bytes that were acknowledged so far, on all connections together.
-    pub acknowledged: ByteCount,
+    pub(crate) acknowledged: ByteCount,
     /// Segments that were retransmitted so far.
-    pub retransmitted: SegCount,
+    pub(crate) retransmitted: SegCount,
     /// The shortest round-trip time of the connections since the last sample; `None` if nothing was
     /// acknowledged.
-    pub rtt: Option<Span>,
+    pub(crate) rtt: Option<Span>,
     /// Payload of a full segment.
-    pub mss: ByteCount,
+    pub(crate) mss: ByteCount,
 }
 
 /// Makes rounds of samples.
@@ -156,7 +156,7 @@ impl OpenRound {
 /// Returns the mean round-trip time of the last acknowledgements, from the kernel's smoothed one
 /// before and behind them. That one remembers those before for eight acknowledgements, which is
 /// long where little is sent. `None` if there was none.
-pub fn unsmoothed_rtt(before: Span, behind: Span, acknowledgements: u64) -> Option<Span> {
+pub(crate) fn unsmoothed_rtt(before: Span, behind: Span, acknowledgements: u64) -> Option<Span> {
     let rest = (1.0 - SMOOTHING).powi(i32::try_from(acknowledgements).unwrap_or(i32::MAX));
     let change = (behind.as_secs_f64() - before.as_secs_f64()) / (1.0 - rest);
     (acknowledgements > 0).then(|| Span::from_secs_f64((before.as_secs_f64() + change).max(0.0)))

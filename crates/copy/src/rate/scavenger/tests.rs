@@ -1,5 +1,5 @@
 use super::*;
-use crate::fluid_test::{Cubic, Link, MSS, PATHS, STEP};
+use crate::rate::fluid_test::{Cubic, Link, MSS, PATHS, STEP};
 
 /// A scavenger on a link, and the rate that it has decided last.
 struct Sender {

@@ -14,8 +14,8 @@
 
 use fullpipe_units::{BitRate, Span, Time};
 
-use crate::coupling::CoupledRate;
-use crate::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
+use crate::rate::coupling::CoupledRate;
+use crate::rate::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
 
 /// Multiple of what arrived in a round that may be sent in the next one, until a queue shows or
 /// nothing more arrives; near the gain with which BBR starts (2.89), so that it finds its rate.
@@ -55,7 +55,7 @@ const MIN_SEGMENTS: f64 = 4.0;
 
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
 #[derive(Debug)]
-pub struct DelayBound {
+pub(crate) struct DelayBound {
     rounds: RoundTracker,
     coupling: CoupledRate,
     /// Bytes that all connections together may have on their way, once a round is over.
@@ -73,7 +73,7 @@ pub struct DelayBound {
 
 impl DelayBound {
     /// Returns a delay bound for a path of this round-trip time.
-    pub fn new(rtt: Span) -> Self {
+    pub(crate) fn new(rtt: Span) -> Self {
         Self {
             rounds: RoundTracker::new(rtt),
             coupling: CoupledRate::new(rtt),
@@ -88,7 +88,7 @@ impl DelayBound {
 
     /// Takes a sample. Returns the rate that all connections together may have until the next one,
     /// once it is known.
-    pub fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
+    pub(crate) fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> Option<BitRate> {
         if let Some(seen) = self.rounds.add_sample(at, sample) {
             self.end_round(&seen);
         }
@@ -152,7 +152,7 @@ impl DelayBound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fluid_test::{Cubic, Link, MSS};
+    use crate::rate::fluid_test::{Cubic, Link, MSS};
     use std::collections::VecDeque;
 
     /// Rates, round-trip times and queues in Mbit/s, ms and BDP, and the share of packets lost
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn next_to_one_that_fills_the_queue_they_keep_their_part() {
         // In longer queues BBR itself gives way: its window is two of its bandwidth-delay products.
-        for path in crate::fluid_test::PATHS
+        for path in crate::rate::fluid_test::PATHS
             .into_iter()
             .filter(|(_, _, queue)| *queue <= 1.0)
         {

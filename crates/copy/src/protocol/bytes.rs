@@ -3,7 +3,7 @@
 use fullpipe_units::{ByteCount, printable_bytes};
 use thiserror::Error;
 
-use crate::{AttributeError, Digest, EntryPath, PathError};
+use crate::protocol::{AttributeError, Digest, EntryPath, PathError};
 
 /// Bytes of a sentence at most.
 pub(crate) const MAX_SENTENCE: usize = 2048;
@@ -121,7 +121,7 @@ macro_rules! kinds {
         fn read(reader: &mut ByteReader<'b>) -> Result<Self, Wrong> {
             match reader.u8()? {
                 $($kind => Ok(Self::$variant { $($field: Field::read(reader)?),* }),)*
-                $($crate::message::DATA => {
+                $($crate::protocol::message::DATA => {
                     DataHeader::read_block(reader).map(|(header, content)| Self::$blocks { header, content })
                 })?
                 other => Err($unknown(other)),

@@ -1,6 +1,6 @@
 use super::*;
-use crate::bytes::MAX_SENTENCE;
-use crate::{EntryKind, ExtendedAttributes, FileIdentity, ModificationTime};
+use crate::protocol::bytes::MAX_SENTENCE;
+use crate::protocol::{EntryKind, ExtendedAttributes, FileIdentity, ModificationTime};
 use fullpipe_units::ByteCount;
 use proptest::prelude::*;
 

@@ -1,4 +1,5 @@
-//! A file transfer, as far as it can be decided without a file or a socket.
+//! What an end of a copy takes from the other end, from its user and from a journal, and what it
+//! answers.
 //!
 //! * In: bytes of a name. Out: an [`EntryPath`] that leads to nothing outside its folder, or a
 //!   [`PathError`].
@@ -9,35 +10,24 @@
 //!   length.
 //! * In: bytes of a journal. Out: the chunks that an earlier run has verified
 //!   ([`RecoveredChunks`]).
-//! * In: samples of connections. Out: the rate of a transfer that gives way to all other traffic
-//!   ([`ScavengerControl`]), of one whose connections count as one user ([`CoupledRate`]), or of
-//!   one under BBR that leaves no queue ([`DelayBound`]).
 //!
-//! Whatever the other end sends is taken for hostile: nothing here panics or allocates more than
-//! was sent.
+//! Pure: no module of this folder touches a clock, a file or a socket. Whatever the other end sends
+//! is taken for hostile: nothing here panics or allocates more than was sent.
 
 mod attributes;
 mod bytes;
 mod chunks;
-mod coupling;
-mod delay_bound;
 mod entry;
-#[cfg(test)]
-mod fluid_test;
 mod journal;
 mod message;
 mod path;
 mod pattern;
-mod rounds;
-mod scavenger;
 
 pub use attributes::{AttributeError, AttributeKind, ExtendedAttributes};
 pub use chunks::{
     BLOCK, CHUNK, ChunkBlocks, Digest, FileChunks, VerifiedChunks, ZEROS, block_count, block_hash,
     block_length, chunk_hash, to_hexadecimal,
 };
-pub use coupling::CoupledRate;
-pub use delay_bound::DelayBound;
 pub use entry::{EntryKind, FileIdentity, ModificationTime, TreeEntry};
 pub use journal::{JournalFormat, RecoveredChunks};
 pub use message::{
@@ -46,5 +36,3 @@ pub use message::{
 };
 pub use path::{EntryPath, PathError};
 pub use pattern::ExcludePatterns;
-pub use rounds::{StreamsSample, unsmoothed_rtt};
-pub use scavenger::ScavengerControl;

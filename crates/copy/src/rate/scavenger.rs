@@ -10,7 +10,7 @@
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
-use crate::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
+use crate::rate::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
 
 /// Segments that cross in each [`MIN_ROUND`] while others load the path: without any, this end
 /// would not see that they stop.
@@ -63,7 +63,7 @@ const DRAINED: f64 = 1.5;
 
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
 #[derive(Debug)]
-pub struct ScavengerControl {
+pub(crate) struct ScavengerControl {
     phase: ScavengerPhase,
     /// Bytes that all connections together may have on their way.
     window: f64,
@@ -99,7 +99,7 @@ enum ScavengerPhase {
 impl ScavengerControl {
     /// Returns a scavenger for a path of this round-trip time and connections with segments of this
     /// payload.
-    pub fn new(rtt: Span, mss: ByteCount) -> Self {
+    pub(crate) fn new(rtt: Span, mss: ByteCount) -> Self {
         Self {
             phase: ScavengerPhase::Start,
             window: SegCount::new(FIRST_SEGMENTS).of_size(mss).as_f64(),
@@ -121,7 +121,7 @@ impl ScavengerControl {
     }
 
     /// Takes a sample. Returns the rate that all connections together may have until the next one.
-    pub fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> BitRate {
+    pub(crate) fn add_sample(&mut self, at: Time, sample: &StreamsSample) -> BitRate {
         let (base, target) = (self.rounds.base_rtt(), self.rounds.target_delay());
         let seen = self.rounds.add_sample(at, sample);
         if base.saturating_sub(self.rounds.base_rtt()) > target.scale_by(0.5) {
@@ -143,13 +143,13 @@ impl ScavengerControl {
 
     /// Returns the part of the time for which it sent next to nothing, because others loaded the
     /// path.
-    pub fn gave_way(&self) -> Ratio {
+    pub(crate) fn gave_way(&self) -> Ratio {
         Ratio::from_quotient(self.yielding.as_secs_f64(), self.total.as_secs_f64())
     }
 
     /// Returns the window that the connections together must be able to reach soon, whatever they
     /// have lost before; `None` while it gives way.
-    pub fn reachable_window(&self) -> Option<ByteCount> {
+    pub(crate) fn reachable_window(&self) -> Option<ByteCount> {
         (self.phase != ScavengerPhase::Yield).then(|| ByteCount::from_f64(self.window))
     }
 

@@ -1,4 +1,4 @@
-use crate::EntryPath;
+use crate::protocol::EntryPath;
 
 /// Patterns of what is neither sent nor deleted, as of rsync's `--exclude`.
 ///
