@@ -23,12 +23,15 @@
 //!   ([`PendingClients`]).
 //! * In: connections to one port. Out: those that another server of the process answers
 //!   ([`PinnedHandover`]).
+//! * In: a block. Out: the same by zstd, and whether that saves time ([`BlockCompressor`],
+//!   [`BlockDecompressor`], [`CompressionChoice`]), for copies and relays.
 //! * In: the reasons of refusals. Out: few enough of them for a log ([`RefusalCounts`]).
 //!
-//! This room knows nothing of what is measured, so that measuring, serving, relaying and copying
+//! This crate knows nothing of what is measured, so that measuring, serving, relaying and copying
 //! can share it.
 
 mod calling;
+mod compression;
 mod connection;
 mod handover;
 mod listening;
@@ -50,6 +53,7 @@ mod refusals;
 mod unix_seconds;
 
 pub use calling::connect_to_first;
+pub use compression::{BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial};
 pub use connection::{ControlConnection, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use handover::{HandedConnections, PinnedHandover, begins_pinned_tls};
 pub use listening::{ListenError, listen_tcp, most_descriptors};

@@ -8,9 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::protocol::BLOCK;
-use fullpipe_compression::{
-    BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial,
-};
+use fullpipe_control::{BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial};
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::bounds::CopyBounds;

@@ -23,7 +23,7 @@ use crate::protocol::{
     ExtendedAttributes, FileChunks, FileIdentity, FileOutcome, ModificationTime, TreeEntry,
     VerifiedChunks,
 };
-use fullpipe_compression::BlockDecompressor;
+use fullpipe_control::BlockDecompressor;
 use fullpipe_units::ByteCount;
 
 use self::complete::ArrivedFile;

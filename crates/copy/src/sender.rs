@@ -13,7 +13,7 @@ use crate::protocol::{
     AGAIN, BLOCK, CopyMessage, DataHead, ExcludePatterns, ExtendedAttributes, FileChunks,
     FileOutcome, TreeEntry, VerifiedChunks,
 };
-use fullpipe_compression::BlockCompressor;
+use fullpipe_control::BlockCompressor;
 use fullpipe_units::ByteCount;
 
 use self::blocks::{BlockReader, ChunkContent, ReadFailure};

@@ -10,7 +10,7 @@
 
 use std::io;
 
-use fullpipe_compression::{BlockCompressor, BlockDecompressor};
+use fullpipe_control::{BlockCompressor, BlockDecompressor};
 use thiserror::Error;
 
 /// Payload of a block, at most, and length of a block on the wire, at most, without its header.

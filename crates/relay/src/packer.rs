@@ -1,6 +1,6 @@
 //! The blocks that a direction sends.
 
-use fullpipe_compression::{CompressionChoice, CompressionTrial};
+use fullpipe_control::{CompressionChoice, CompressionTrial};
 use fullpipe_sys::thread_cpu_time;
 use fullpipe_units::BitRate;
 

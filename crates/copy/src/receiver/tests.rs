@@ -9,7 +9,7 @@ use crate::protocol::{
     AGAIN, BLOCK, CHUNK, DataHead, DataHeader, Digest, ZEROS, block_hash, chunk_hash,
 };
 use crate::pulse::SilenceWatch;
-use fullpipe_compression::BlockCompressor;
+use fullpipe_control::BlockCompressor;
 use rustix::fs::Mode;
 use std::fs;
 use std::io::Write;

@@ -5,6 +5,8 @@
 //!   buffer of its receiver.
 //! * In: the bytes that compression saved of a block, the time that it took, and the rate of the
 //!   way. Out: whether the next block is compressed, and how hard ([`CompressionChoice`]).
+//!
+//! Pure: no module of this folder touches a clock, a file or a socket.
 
 mod choice;
 mod codec;
