@@ -1,10 +1,10 @@
 //! Captures of both ends as `pcap-savefile(5)` has them: each segment as a host's own capture holds
 //! it, trains whole.
 
+use crate::tcp::{AckSegment, SegmentBurst, TimestampValue};
 use fullpipe_link::Train;
 use fullpipe_model::framing;
 use fullpipe_record::{Direction, Edit, Path, PathDirection};
-use fullpipe_tcp::{AckSegment, SegmentBurst, TimestampValue};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::{LinkType, flags, pcap_header, pcap_record};
 

@@ -1,4 +1,4 @@
-use fullpipe_tcp::{AckSegment, Receiver, SegmentBurst, Sender};
+use crate::tcp::{AckSegment, Receiver, SegmentBurst, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};

@@ -1,7 +1,7 @@
 //! A transfer in virtual time: path, two hosts and a load in, the measurement that a probe would
 //! make out.
 //!
-//! Two ends of TCP (`fullpipe-tcp`) exchange segments over the path that the laboratory drives in
+//! Two ends of TCP ([`tcp`]) exchange segments over the path that the laboratory drives in
 //! real time (`fullpipe-link`), so that a queue or a loss means the same in both. What comes out is
 //! the same record, with samples of both ends that a diagnosis can judge. The same seed gives the
 //! same bytes.
@@ -21,6 +21,7 @@ mod outcome;
 mod packet;
 mod program;
 mod sampling;
+pub mod tcp;
 
 use fullpipe_record::{HostSettings, Path, Request};
 use fullpipe_units::{BitRate, Span};

@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
+use crate::tcp::{AckSegment, SackBlocks, SegmentBurst, TimestampValue};
 use fullpipe_link::{EditEffect, Train};
 use fullpipe_record::{Edit, Framing};
-use fullpipe_tcp::{AckSegment, SackBlocks, SegmentBurst, TimestampValue};
 use fullpipe_units::{ByteCount, SegCount, Time};
 
 /// Packets of one connection as the path sees them: fields, and no payload. There may be millions

@@ -1,7 +1,7 @@
 //! The programs at both ends: when they write and read.
 
+use crate::tcp::{BufferRoom, Receiver, Sender};
 use fullpipe_record::{Request, Writer};
-use fullpipe_tcp::{BufferRoom, Receiver, Sender};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 /// Bytes that come due in equal portions at equal times, the first at once.

@@ -259,7 +259,6 @@ const PLAN: &[Member] = &[
     Member::pure(2, "flow"),
     Member::pure(2, "stats"),
     Member::new(2, "sys"),
-    Member::pure(2, "tcp"),
     Member::pure(3, "calc"),
     Member::pure(3, "campaign"),
     Member::pure(3, "chart"),

@@ -1,7 +1,7 @@
 use std::cmp::Reverse;
 
+use crate::tcp::{AckSegment, SegmentBurst};
 use fullpipe_link::{Train, take_first};
-use fullpipe_tcp::{AckSegment, SegmentBurst};
 use fullpipe_units::{ByteCount, Time};
 
 use super::{DATAGRAMS, Simulation, TransferStage};

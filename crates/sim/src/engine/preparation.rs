@@ -1,10 +1,10 @@
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
+use crate::tcp::{HostClock, Receiver, Sender};
 use fullpipe_link::{DirectionCounters, LinkDirection, Train, packets_within};
 use fullpipe_model::datagrams;
 use fullpipe_record::{Request, Transport};
-use fullpipe_tcp::{HostClock, Receiver, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};

@@ -2,7 +2,7 @@
 //! acknowledgements add.
 
 use super::{BANDWIDTH_SCALE, Bbr, BbrMode, BbrSituation, UNIT};
-use crate::rate::RateSample;
+use crate::tcp::rate::RateSample;
 
 /// Round trips for which a bandwidth counts (`bbr_bw_rtts`).
 const BANDWIDTH_ROUNDS: u64 = 10;

@@ -3,7 +3,7 @@
 use fullpipe_units::Time;
 
 use super::{RecoveryState, Sender};
-use crate::rate::RoundTrip;
+use crate::tcp::rate::RoundTrip;
 
 /// `tcp_retries2`.
 const MAX_TIMEOUTS: u32 = 15;

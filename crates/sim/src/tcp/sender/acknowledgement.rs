@@ -3,10 +3,10 @@
 use fullpipe_units::Time;
 
 use super::{MAX_REORDERING, MIN_RTT_SECONDS, RecoveryState, Sender};
-use crate::clock::HostClock;
-use crate::packet::AckSegment;
-use crate::rack::AckTally;
-use crate::rate::RateSample;
+use crate::tcp::clock::HostClock;
+use crate::tcp::packet::AckSegment;
+use crate::tcp::rack::AckTally;
+use crate::tcp::rate::RateSample;
 
 impl Sender {
     pub(super) fn tally_ack(&self, now: Time, ack: &AckSegment) -> AckTally {

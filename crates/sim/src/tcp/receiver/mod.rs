@@ -7,10 +7,10 @@ mod tuning;
 use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
-use crate::clock::{HostClock, TimestampValue};
-use crate::figures::{bytes, segments};
-use crate::packet::{AckSegment, SegmentBurst};
-use crate::rate::RoundTrip;
+use crate::tcp::clock::{HostClock, TimestampValue};
+use crate::tcp::figures::{bytes, segments};
+use crate::tcp::packet::{AckSegment, SegmentBurst};
+use crate::tcp::rate::RoundTrip;
 use answer::MAX_DELAY;
 use reassembly::Reassembly;
 pub use tuning::AutotuningRules;

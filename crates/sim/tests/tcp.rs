@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use fullpipe_tcp::{
+use fullpipe_sim::tcp::{
     AckSegment, AutotuningRules, CongestionControl, HostClock, Receiver, ReceiverSetup,
     SegmentBurst, Sender, SenderSetup, TimestampValue,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::packet::SackBlocks;
+use crate::tcp::packet::SackBlocks;
 
 /// `TCP_NUM_SACKS`.
 const MAX_LISTED: usize = 4;

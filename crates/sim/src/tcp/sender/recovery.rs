@@ -4,11 +4,11 @@
 use fullpipe_units::Time;
 
 use super::{INITIAL_REORDERING, RecoveryState, Sender};
-use crate::control::ControlState;
-use crate::packet::AckSegment;
-use crate::rack::{AckTally, RackState};
-use crate::scoreboard::LossRule;
-use crate::window::CongestionWindow;
+use crate::tcp::control::ControlState;
+use crate::tcp::packet::AckSegment;
+use crate::tcp::rack::{AckTally, RackState};
+use crate::tcp::scoreboard::LossRule;
+use crate::tcp::window::CongestionWindow;
 
 impl Sender {
     /// `tcp_ack_is_dubious`.

@@ -10,14 +10,14 @@ mod timers;
 
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
-use crate::clock::{HostClock, TimestampValue};
-use crate::control::{Bbr, CongestionControl, ControlState, Cubic, RecoveryPhase};
-use crate::filter::MinMaxFilter;
-use crate::packet::AckSegment;
-use crate::rack::{AckTally, RackState};
-use crate::rate::{DeliveryRate, RateSample, RoundTrip};
-use crate::scoreboard::Scoreboard;
-use crate::window::{CongestionWindow, ConnectionMoment};
+use crate::tcp::clock::{HostClock, TimestampValue};
+use crate::tcp::control::{Bbr, CongestionControl, ControlState, Cubic, RecoveryPhase};
+use crate::tcp::filter::MinMaxFilter;
+use crate::tcp::packet::AckSegment;
+use crate::tcp::rack::{AckTally, RackState};
+use crate::tcp::rate::{DeliveryRate, RateSample, RoundTrip};
+use crate::tcp::scoreboard::Scoreboard;
+use crate::tcp::window::{CongestionWindow, ConnectionMoment};
 pub use buffer::BufferRoom;
 use buffer::SendBuffer;
 use chrono::LimitChronograph;
@@ -430,8 +430,8 @@ impl Sender {
         }
     }
 
-    fn bbr_situation(&self, now: Time) -> crate::control::BbrSituation {
-        crate::control::BbrSituation {
+    fn bbr_situation(&self, now: Time) -> crate::tcp::control::BbrSituation {
+        crate::tcp::control::BbrSituation {
             micros: self.clock.micros_at(now),
             ticks: self.clock.ticks_at(now),
             departs_in: self.departs_at.saturating_sub(self.clock.nanos_at(now)),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::rate::DeliveryRate;
+use crate::tcp::rate::DeliveryRate;
 
 const RTT: u64 = 100_000;
 

@@ -1,7 +1,7 @@
 //! The least round-trip time, and the probe that renews it.
 
 use super::{Bbr, BbrDecision, BbrMode, BbrSituation, MIN_WINDOW};
-use crate::rate::RateSample;
+use crate::tcp::rate::RateSample;
 
 /// Seconds for which a least round-trip time counts (`bbr_min_rtt_win_sec`).
 const MIN_RTT_SECONDS: u64 = 10;

@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub(crate) use bbr::{Bbr, BbrSituation, RecoveryPhase};
 pub(crate) use cubic::Cubic;
 
-use crate::window::{CongestionWindow, ConnectionMoment};
+use crate::tcp::window::{CongestionWindow, ConnectionMoment};
 
 /// The congestion controls that are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

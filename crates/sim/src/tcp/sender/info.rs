@@ -4,8 +4,8 @@ use fullpipe_record::{CongestionState, SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
 use super::{RecoveryState, Sender};
-use crate::figures::{bytes, segments};
-use crate::window::CongestionWindow;
+use crate::tcp::figures::{bytes, segments};
+use crate::tcp::window::CongestionWindow;
 
 /// `TCP_ESTABLISHED` and `TCP_CLOSE`.
 const ESTABLISHED: u8 = 1;

@@ -5,9 +5,9 @@ use fullpipe_units::{SegCount, Time};
 use super::chrono::SenderLimit;
 use super::timers::TimerKind;
 use super::{RecoveryState, Sender};
-use crate::clock::HostClock;
-use crate::control::ControlState;
-use crate::packet::SegmentBurst;
+use crate::tcp::clock::HostClock;
+use crate::tcp::control::ControlState;
+use crate::tcp::packet::SegmentBurst;
 
 /// `sk_gso_max_size` of ordinary devices, headers taken off.
 pub(super) const MAX_TRAIN_BYTES: u64 = 65_536 - 1 - 320;
@@ -149,7 +149,7 @@ impl Sender {
         let least = self
             .control
             .as_bbr()
-            .map_or(2, crate::control::Bbr::min_train);
+            .map_or(2, crate::tcp::control::Bbr::min_train);
         (bytes.min(MAX_TRAIN_BYTES) / self.mss)
             .max(least)
             .min(self.longest_train)

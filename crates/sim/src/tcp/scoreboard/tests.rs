@@ -1,6 +1,6 @@
 use super::losses::MarkedLosses;
 use super::*;
-use crate::rate::DeliveryRate;
+use crate::tcp::rate::DeliveryRate;
 use proptest::prelude::*;
 
 fn sent(at: u64) -> SentRecord {

@@ -1,4 +1,4 @@
-use crate::window::{CongestionWindow, ConnectionMoment};
+use crate::tcp::window::{CongestionWindow, ConnectionMoment};
 
 /// β = 717/1024.
 const BETA: u64 = 717;

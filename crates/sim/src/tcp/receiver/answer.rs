@@ -3,7 +3,7 @@
 use fullpipe_units::{ByteCount, Span, Time};
 
 use super::{MIN_DELAY, Receiver};
-use crate::packet::AckSegment;
+use crate::tcp::packet::AckSegment;
 
 /// Greatest delay (`HZ / 2` and `TCP_DELACK_MAX` leave 200 ms).
 pub(super) const MAX_DELAY: u64 = 200_000;

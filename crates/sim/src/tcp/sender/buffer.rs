@@ -179,7 +179,7 @@ impl Sender {
         let segments = self
             .window
             .cwnd
-            .max(crate::window::CongestionWindow::INITIAL)
+            .max(crate::tcp::window::CongestionWindow::INITIAL)
             .max(self.reordering + 1);
         let wanted = windows * segments * self.buffer.per_segment;
         if self.buffer.size < wanted {
@@ -225,7 +225,7 @@ impl Sender {
             return;
         }
         self.window.ssthresh = self.current_ssthresh();
-        let least = crate::window::CongestionWindow::INITIAL.min(self.window.cwnd);
+        let least = crate::tcp::window::CongestionWindow::INITIAL.min(self.window.cwnd);
         while idle > self.timeout && self.window.cwnd > least {
             idle -= self.timeout;
             self.window.cwnd >>= 1;
@@ -260,7 +260,10 @@ impl Sender {
     /// `tcp_cwnd_application_limited`.
     fn shrink_unused(&mut self, ticks: u64) {
         if self.state == RecoveryState::Open && !self.buffer.no_space {
-            let used = self.used.0.max(crate::window::CongestionWindow::INITIAL);
+            let used = self
+                .used
+                .0
+                .max(crate::tcp::window::CongestionWindow::INITIAL);
             if used < self.window.cwnd {
                 self.window.ssthresh = self.current_ssthresh();
                 self.window.cwnd = u64::midpoint(self.window.cwnd, used);

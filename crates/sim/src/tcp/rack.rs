@@ -1,6 +1,6 @@
-use crate::clock::TimestampValue;
-use crate::rate::RateSample;
-use crate::scoreboard::DeliveredSegments;
+use crate::tcp::clock::TimestampValue;
+use crate::tcp::rate::RateSample;
+use crate::tcp::scoreboard::DeliveredSegments;
 
 /// Recent acknowledgement (RFC 8985; `tcp_recovery.c`): what the detection of losses by time knows.
 #[derive(Debug, Clone, Copy)]

@@ -2,8 +2,8 @@ mod bandwidth;
 mod min_rtt;
 
 use self::bandwidth::LongTerm;
-use crate::filter::MinMaxFilter;
-use crate::rate::RateSample;
+use crate::tcp::filter::MinMaxFilter;
+use crate::tcp::rate::RateSample;
 
 /// Bandwidths are segments a microsecond, times 2^24 (`BW_SCALE`).
 const BANDWIDTH_SCALE: u32 = 24;
@@ -411,7 +411,8 @@ impl Bbr {
                 let target = self.with_budget(target);
                 if self.full {
                     cwnd = (cwnd + sample.acked).min(target);
-                } else if cwnd < target || now.delivered < crate::window::CongestionWindow::INITIAL
+                } else if cwnd < target
+                    || now.delivered < crate::tcp::window::CongestionWindow::INITIAL
                 {
                     cwnd += sample.acked;
                 }
