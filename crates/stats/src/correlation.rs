@@ -49,7 +49,7 @@ pub fn rank_correlation<X: Magnitude, Y: Magnitude>(pairs: &[(X, Y)]) -> Option<
 /// the third held fixed (Kendall and Gibbons, Rank Correlation Methods, 8.1: the formula for
 /// product moments, of ranks). `None` of fewer than five runs, if one of the first two does not
 /// vary, and if the third has the same ranks as one of them.
-pub fn partial_rank_correlation<X: Magnitude, Y: Magnitude, Z: Magnitude>(
+pub(crate) fn partial_rank_correlation<X: Magnitude, Y: Magnitude, Z: Magnitude>(
     runs: &[(X, Y, Z)],
 ) -> Option<f64> {
     let xy = rank_coefficient(runs.iter().map(|(x, y, _)| (*x, *y)))?;
@@ -91,7 +91,7 @@ fn product_moment(x: &[f64], y: &[f64]) -> Option<f64> {
 }
 
 /// Returns the sum of the products of the values of two lists, as far as the shorter one goes.
-pub fn dot_product(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot_product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 

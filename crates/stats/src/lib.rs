@@ -6,7 +6,10 @@
 //! ([`pair_orders`], [`paired_difference`]) or not ([`unpaired_difference`]). All intervals hold
 //! the true value in 95 % of all cases, whatever the distribution of the noise; the error rates are
 //! simulated in `tests/`. Rates, times and counts are compared by their ratios, as logarithms.
+//!
+//! [`campaign`] finds the next run of a sweep from those so far.
 
+pub mod campaign;
 mod changes;
 mod correlation;
 mod detectable;
@@ -23,7 +26,7 @@ mod within_run;
 pub use changes::{
     HistoryLevelChange, MIN_RUNS_WITH_CHANGE, detectable_change, find_level_changes,
 };
-pub use correlation::{Correlation, dot_product, partial_rank_correlation, rank_correlation};
+pub use correlation::{Correlation, rank_correlation};
 pub use detectable::{detectable_difference, pairs_needed};
 pub use difference::{
     Conclusion, RatioDifference, SAME_WITHIN, paired_difference, unpaired_difference,

@@ -25,11 +25,16 @@ pub fn pair_orders(pairs: usize, seed: u64) -> Vec<PairOrder> {
             }
         })
         .collect();
-    // Fisher and Yates' shuffle.
-    for last in (1..pairs).rev() {
-        orders.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
-    }
+    shuffle(&mut orders, &mut random);
     orders
+}
+
+/// Fisher and Yates's shuffle.
+pub(crate) fn shuffle<T>(values: &mut [T], random: &mut Pcg64Mcg) {
+    for last in (1..values.len()).rev() {
+        let other = (random.next_u64() % (last as u64 + 1)) as usize;
+        values.swap(last, other);
+    }
 }
 
 #[cfg(test)]

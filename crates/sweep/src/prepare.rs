@@ -1,11 +1,11 @@
 //! The plan of a sweep, from a measurement under hardly any load.
 
-use fullpipe_campaign::{CampaignPlan, SweepGrid, run_cost};
 use fullpipe_model::predict;
 use fullpipe_record::{
     Buffer, DailyHours, Direction, HostSettings, Measurement, Path, Request, SweepCell, SweepCost,
     SweepOrder, SweepPlan,
 };
+use fullpipe_stats::campaign::{CampaignPlan, SweepGrid, run_cost};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use uuid::Uuid;
 

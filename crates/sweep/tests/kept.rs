@@ -1,7 +1,7 @@
 //! Sweeps that are kept in the archive, ended and opened again.
 
-use fullpipe_campaign::{CampaignPlan, CampaignStep};
 use fullpipe_record::{Content, Document, SweepPlan, SweepReason, SweepRun, SweepRunRecord};
+use fullpipe_stats::campaign::{CampaignPlan, CampaignStep};
 use fullpipe_store::{ArchiveLocation, DocumentFilter, NewDocument, Store};
 use fullpipe_sweep::{KeptError, KeptSweep};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};

@@ -260,7 +260,6 @@ const PLAN: &[Member] = &[
     Member::pure(2, "stats"),
     Member::new(2, "sys"),
     Member::pure(3, "calc"),
-    Member::pure(3, "campaign"),
     Member::pure(3, "chart"),
     Member::pure(3, "diagnose"),
     Member::pure(3, "scenario"),

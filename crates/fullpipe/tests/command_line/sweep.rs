@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use fullpipe_campaign::{CampaignPlan, CampaignStep};
 use fullpipe_record::{SweepReport, SweepRun};
+use fullpipe_stats::campaign::{CampaignPlan, CampaignStep};
 use fullpipe_testkit::{Running, document, free_port, path, require, sentence, wait_for_listener};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};

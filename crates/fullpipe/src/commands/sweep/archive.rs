@@ -2,9 +2,9 @@
 
 use super::Drawing;
 use crate::commands::prelude::*;
-use fullpipe_campaign::{CampaignPlan, CampaignStep, spent_cost};
 use fullpipe_live::SweepUpdate;
 use fullpipe_record::{SweepPlan, SweepReport, SweepRun, SweepRunRecord};
+use fullpipe_stats::campaign::{CampaignPlan, CampaignStep, spent_cost};
 use fullpipe_sweep::{PendingRuns, RunningSweep, SweepMeasurer};
 
 /// Runs from one forecast to the next.

@@ -1,7 +1,7 @@
 //! Dips: runs that are slower than smaller settings, and what makes them.
 
+use crate::{Correlation, rank_correlation};
 use fullpipe_record::{SweepCell, SweepDipCause, SweepDips, SweepRun};
-use fullpipe_stats::{Correlation, rank_correlation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 /// Share of the rate of a smaller setting below which a run is a dip.
@@ -171,7 +171,7 @@ fn go_together(found: Correlation) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CampaignPlan, CampaignStep, SweepGrid};
+    use crate::campaign::{CampaignPlan, CampaignStep, SweepGrid};
     use fullpipe_record::{SweepCost, SweepOrder, SweepPlan, SweepReason};
     use fullpipe_units::ByteCount;
     use rand_pcg::Pcg64Mcg;

@@ -11,8 +11,8 @@
 #[path = "../tests/families/mod.rs"]
 mod families;
 
-use fullpipe_campaign::{CampaignPlan, spent_cost};
 use fullpipe_record::{SweepCost, SweepForecast, SweepPlan};
+use fullpipe_stats::campaign::{CampaignPlan, spent_cost};
 use fullpipe_units::BitRate;
 
 use families::{Family, SEVEN, SimulatedPath};

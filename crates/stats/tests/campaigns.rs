@@ -3,8 +3,8 @@
 mod families;
 
 use families::{Change, FURTHER, Family, SEVEN, SimulatedPath};
-use fullpipe_campaign::{CampaignEnd, CampaignPlan, CampaignStep};
 use fullpipe_record::{SweepCell, SweepForecast, SweepPlan, SweepReason, SweepRun, SweepShape};
+use fullpipe_stats::campaign::{CampaignEnd, CampaignPlan, CampaignStep};
 use fullpipe_units::{ByteCount, Span};
 
 fn plan(path: &SimulatedPath) -> CampaignPlan {
@@ -256,7 +256,7 @@ fn a_prediction_forecasts_the_cost_and_is_measured_early() {
     assert_eq!(Some(runs[4].cell), plan.predicted_knee());
     let (forecast, spent) = (
         plan.forecast_cost(&[]).unwrap(),
-        fullpipe_campaign::spent_cost(&runs),
+        fullpipe_stats::campaign::spent_cost(&runs),
     );
     assert_eq!(
         plan.fixed_plan().forecast,
@@ -301,7 +301,7 @@ fn most_campaigns_cost_what_was_forecast() {
         .unwrap();
         let (forecast, spent) = (
             plan.forecast_cost(&[]).unwrap(),
-            fullpipe_campaign::spent_cost(&path.runs(&plan)),
+            fullpipe_stats::campaign::spent_cost(&path.runs(&plan)),
         );
         (forecast.low.bytes..=forecast.high.bytes).contains(&spent.bytes)
     };

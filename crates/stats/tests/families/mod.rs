@@ -3,8 +3,8 @@
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
-use fullpipe_campaign::{CampaignPlan, CampaignStep, RunLength, SweepGrid, run_cost};
 use fullpipe_record::{SweepAnswer, SweepCell, SweepPlan, SweepReason, SweepRun};
+use fullpipe_stats::campaign::{CampaignPlan, CampaignStep, RunLength, SweepGrid, run_cost};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};

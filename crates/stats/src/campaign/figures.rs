@@ -1,7 +1,8 @@
 //! Figures of runs that answer what Cottrell asked of his.
 
+use crate::correlation::partial_rank_correlation;
+use crate::{Magnitude, rank_correlation};
 use fullpipe_record::{Measurement, SweepCell, SweepRtt, SweepRun};
-use fullpipe_stats::{Magnitude, partial_rank_correlation, rank_correlation};
 use fullpipe_units::{BitRate, Ratio, SegCount, Span};
 
 /// Fewest intervals that show if streams depend on each other.

@@ -1,9 +1,9 @@
 use fullpipe_record::{SweepAnswer, SweepCell, SweepEstimate};
 use fullpipe_units::BitRate;
 
-use crate::grid::{Index, SweepGrid};
-use crate::judged::{JudgedCells, SURE};
-use crate::shape::rate_shape;
+use crate::campaign::grid::{Index, SweepGrid};
+use crate::campaign::judged::{JudgedCells, SURE};
+use crate::campaign::shape::rate_shape;
 
 /// Deviations on either side of a 95 % interval.
 const INTERVAL: f64 = 1.96;

@@ -1,7 +1,7 @@
 //! Sweeps over whole grids: each setting is measured, and each run counts for the answer.
 
-use fullpipe_campaign::{CampaignEnd, CampaignPlan, CampaignStep, SweepGrid};
 use fullpipe_record::{SweepCell, SweepCost, SweepOrder, SweepPlan, SweepReason, SweepRun};
+use fullpipe_stats::campaign::{CampaignEnd, CampaignPlan, CampaignStep, SweepGrid};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// Rates in Mbit/s of 16 to 128 KiB, a line for each of 1 to 4 streams.

@@ -4,10 +4,10 @@
 
 use std::sync::OnceLock;
 
-use fullpipe_stats::dot_product;
+use crate::correlation::dot_product;
 
-use crate::grid::{Index, SweepGrid};
-use crate::random::SeededRandom;
+use crate::campaign::grid::{Index, SweepGrid};
+use crate::campaign::random::SeededRandom;
 
 /// A kernel exp(−d²/2l²) with its standard deviation and its length in doublings.
 struct CovarianceKernel {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_campaign::{CampaignPlan, CampaignStep, SweepGrid, run_cost, spent_cost};
 use fullpipe_record::{SweepCell, SweepPlan, SweepReason, SweepRun};
+use fullpipe_stats::campaign::{CampaignPlan, CampaignStep, SweepGrid, run_cost, spent_cost};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 /// A recorded grid.

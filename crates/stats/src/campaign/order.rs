@@ -1,8 +1,9 @@
 use fullpipe_record::{SweepCell, SweepOrder};
 use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
+use rand_pcg::rand_core::SeedableRng;
 
-use crate::grid::SweepGrid;
+use crate::campaign::grid::SweepGrid;
+use crate::order::shuffle;
 
 /// Returns all cells of `grid` in this order.
 pub(crate) fn order_cells(grid: &SweepGrid, order: SweepOrder, seed: u64) -> Vec<SweepCell> {
@@ -32,14 +33,6 @@ fn scramble_cells(grid: &SweepGrid, seed: u64) -> Vec<SweepCell> {
         cells.extend(cells_of_block);
     }
     cells
-}
-
-/// Fisher and Yates's shuffle.
-fn shuffle<T>(values: &mut [T], random: &mut Pcg64Mcg) {
-    for last in (1..values.len()).rev() {
-        let other = (random.next_u64() % (last as u64 + 1)) as usize;
-        values.swap(last, other);
-    }
 }
 
 #[cfg(test)]

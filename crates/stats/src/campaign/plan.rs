@@ -6,15 +6,15 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Span};
 
-use crate::answer::{AnswerCertainty, cell_estimates, sweep_answer};
-use crate::cost::{GRID_RUN, RunLength, grid_cost, permitted_rate, run_cost, spent_cost};
-use crate::grid::{Index, SweepGrid};
-use crate::judged::{ENOUGH, JudgedCells, order_by_cost};
-use crate::left_out::{AttemptCounts, failing_settings};
-use crate::order::order_cells;
-use crate::segment::{PathSegment, split_segments};
-use crate::shape::{BY_WINDOW, cheapest_of_flat, lower_level};
-use crate::surface::CellPlane;
+use crate::campaign::answer::{AnswerCertainty, cell_estimates, sweep_answer};
+use crate::campaign::cost::{GRID_RUN, RunLength, grid_cost, permitted_rate, run_cost, spent_cost};
+use crate::campaign::grid::{Index, SweepGrid};
+use crate::campaign::judged::{ENOUGH, JudgedCells, order_by_cost};
+use crate::campaign::left_out::{AttemptCounts, failing_settings};
+use crate::campaign::order::order_cells;
+use crate::campaign::segment::{PathSegment, split_segments};
+use crate::campaign::shape::{BY_WINDOW, cheapest_of_flat, lower_level};
+use crate::campaign::surface::CellPlane;
 
 /// Streams of the anchors, in this order; the first have the largest window, the others one that
 /// gives twice the flight of the fastest so far.
