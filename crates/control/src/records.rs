@@ -455,7 +455,7 @@ const LABELS: [&str; 2] = ["CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0"]
 
 impl TrafficSecrets {
     /// Returns both secrets, once.
-    pub(crate) fn take_secrets(&self) -> Option<[Secret; 2]> {
+    fn take_secrets(&self) -> Option<[Secret; 2]> {
         let [client, server] = take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         Some([client?, server?])
     }

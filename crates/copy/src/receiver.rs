@@ -118,7 +118,7 @@ pub(crate) struct CopyDestination {
     /// The name of a single file that gets another one.
     name: Option<EntryPath>,
     /// True if the folder takes the content of a folder of the sender, and so mirrors that folder.
-    pub(crate) takes_content: bool,
+    takes_content: bool,
 }
 
 /// A file of which chunks are wanted.
@@ -465,7 +465,7 @@ impl FileReceiver {
     }
 
     /// Reports that something was deleted, or would be.
-    pub(crate) fn report_deleted(&self, path: EntryPath) {
+    fn report_deleted(&self, path: EntryPath) {
         if self.common.events.is_some() {
             CopyCounts::add_to(&self.common.tally.deleted, 1);
             self.common.send_event(CopyEvent::Deleted(path));

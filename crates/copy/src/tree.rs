@@ -274,7 +274,7 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
 
 /// Fails if what has this state is neither a file nor a link nor a folder: a copy to `/dev/null`
 /// would take the device away from all others.
-pub(crate) fn check_no_device(stat: &Stat) -> io::Result<()> {
+fn check_no_device(stat: &Stat) -> io::Result<()> {
     match file_type(stat) {
         FileType::RegularFile | FileType::Symlink | FileType::Directory => Ok(()),
         _ => Err(io::Error::other(

@@ -17,7 +17,7 @@ use thiserror::Error;
 pub const BLOCK_BYTES: usize = 128 << 10;
 
 /// Bytes before each block.
-pub(crate) const HEADER: usize = 4;
+const HEADER: usize = 4;
 
 const PLAIN: u8 = 0;
 const ZSTD: u8 = 1;

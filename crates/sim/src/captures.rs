@@ -81,10 +81,6 @@ struct WrittenSegment {
 }
 
 impl PathEnd {
-    fn end_index(self) -> usize {
-        usize::from(self == Self::Receiver)
-    }
-
     fn other_end(self) -> Self {
         if self == Self::Sender {
             Self::Receiver
@@ -239,7 +235,7 @@ impl PathCaptures {
                 let passed = if place == 0 {
                     at
                 } else {
-                    at + self.delays[from.end_index()]
+                    at + self.delays[from as usize]
                 };
                 let segment = self.of_handshake(from, flow, place, (acknowledgement, flag, stamp));
                 self.write_segment(end, passed, &segment);
@@ -255,7 +251,7 @@ impl PathCaptures {
         place: usize,
         (acknowledgement, flag, [value, echo]): (Option<u64>, u16, [u32; 2]),
     ) -> WrittenSegment {
-        let offer = &self.offers[from.end_index()][place];
+        let offer = &self.offers[from as usize][place];
         let is_syn = flag == flags::SYN;
         let (shift, options) = if is_syn {
             (0, offer.syn_options(value, echo))
@@ -279,7 +275,7 @@ impl PathCaptures {
         let header = segment.tcp_header(self.sender_opens);
         let length = (header.len() as u64 + segment.payload) as u32;
         let kept = length.min(SNAP_LENGTH);
-        let file = &mut self.files[end.end_index()];
+        let file = &mut self.files[end as usize];
         file.extend(pcap_record(at, kept, length));
         file.extend(header);
         file.resize(
@@ -346,17 +342,13 @@ impl WrittenSegment {
         let length = 40 + self.options.len() as u64 + self.payload;
         // Trains that are longer leave their length out, as Linux's own do (BIG TCP).
         let [high, low] = u16::try_from(length).unwrap_or(0).to_be_bytes();
-        let acknowledges = if self.acknowledgement.is_some() {
-            flags::ACK
-        } else {
-            0
-        };
+        let acknowledges = self.acknowledgement.map_or(0, |_| flags::ACK);
         let words = ((5 + self.options.len() / 4) as u16) << 12;
         let mut header = vec![0x45, 0, high, low, 0, 0, 0x40, 0, 64, 6, 0, 0];
         header.extend(
             [self.from, self.from.other_end()]
                 .iter()
-                .flat_map(|end| ADDRESSES[end.end_index()]),
+                .flat_map(|end| ADDRESSES[*end as usize]),
         );
         header.extend(ports.iter().flat_map(|port| port.to_be_bytes()));
         header.extend((self.sequence as u32).to_be_bytes());

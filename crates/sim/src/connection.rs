@@ -311,9 +311,16 @@ fn segment_size(plan: &SimulationPlan, mtu: ByteCount, timestamps: bool) -> Byte
 
 /// Bytes of each packet that the path counts on top of the hosts' own, less those of its framing,
 /// which the link adds.
-fn tunnel_overhead(way: &PathDirection) -> ByteCount {
+pub(crate) fn tunnel_overhead(way: &PathDirection) -> ByteCount {
     way.packet_overhead()
         .saturating_sub(way.framing.packet_overhead())
+}
+
+/// The longest time that a packet waits for the line in the queue of a way.
+pub(crate) fn queue_time(way: &PathDirection) -> Span {
+    way.rate
+        .zip(way.queue)
+        .map_or(Span::ZERO, |(rate, queue)| rate.time_for(queue))
 }
 
 /// The way there and back, with a packet's time on each line.

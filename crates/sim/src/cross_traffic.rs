@@ -6,6 +6,7 @@ use fullpipe_record::{Datagrams, Request, Transport};
 use fullpipe_units::{ByteCount, Span, Time};
 
 use crate::SimulationPlan;
+use crate::connection::queue_time;
 use crate::datagrams::DatagramStream;
 use crate::flow::SimulatedFlow;
 
@@ -48,10 +49,6 @@ pub(crate) struct CrossLoad {
 impl CrossLoad {
     pub(crate) fn new(plan: &SimulationPlan, load: &CrossTraffic, streams: Range<usize>) -> Self {
         let way = &plan.path.forward;
-        let queue = way
-            .rate
-            .zip(way.queue)
-            .map_or(Span::ZERO, |(rate, queue)| rate.time_for(queue));
         let starts = Time::ZERO + load.starts;
         let stops = starts + load.request.duration;
         Self {
@@ -60,7 +57,7 @@ impl CrossLoad {
             starts,
             stops,
             // The message that says so is behind the data in its queue.
-            counted: stops + way.delay + queue,
+            counted: stops + way.delay + queue_time(way),
             stopped: None,
             result: None,
         }
@@ -119,34 +116,39 @@ impl CrossLoad {
         datagrams: &[DatagramStream],
     ) -> CrossTrafficResult {
         let sending = self.stopped.unwrap_or(now).duration_since(self.starts);
-        *self.result.get_or_insert_with(|| match self.transport {
-            Transport::Tcp => {
-                let flows = &flows[self.streams.clone()];
-                CrossTrafficResult {
-                    sent: flows.iter().map(|flow| flow.sender.written_bytes()).sum(),
-                    received: flows.iter().map(|flow| flow.receiver.bytes_read()).sum(),
-                    sending,
-                    datagrams: None,
-                }
-            }
-            Transport::Udp => {
-                let streams = &datagrams[self.streams.clone()];
-                let counts = streams
-                    .iter()
-                    .map(|stream| (stream, stream.stream_counts()));
-                CrossTrafficResult {
-                    sent: counts
-                        .clone()
-                        .map(|(stream, counts)| stream.payload_bytes(counts.sent))
-                        .sum(),
-                    received: counts
-                        .clone()
-                        .map(|(stream, counts)| stream.payload_bytes(counts.arrived))
-                        .sum(),
-                    sending,
-                    datagrams: Some(counts.map(|(_, counts)| counts.datagrams).sum()),
-                }
+        *self.result.get_or_insert_with(|| {
+            let streams = self.streams.clone();
+            let (flows, datagrams) = match self.transport {
+                Transport::Tcp => (&flows[streams], &[][..]),
+                Transport::Udp => (&[][..], &datagrams[streams]),
+            };
+            let [sent, received] = payload_totals(flows, datagrams);
+            let counts = datagrams.iter().map(DatagramStream::stream_counts);
+            CrossTrafficResult {
+                sent,
+                received,
+                sending,
+                datagrams: (self.transport == Transport::Udp)
+                    .then(|| counts.map(|counts| counts.datagrams).sum()),
             }
         })
     }
+}
+
+/// Returns the payload that these streams have sent, and that has arrived of it.
+pub(crate) fn payload_totals(
+    flows: &[SimulatedFlow],
+    datagrams: &[DatagramStream],
+) -> [ByteCount; 2] {
+    let [mut sent, mut arrived] = [ByteCount::ZERO; 2];
+    for flow in flows {
+        sent += flow.sender.written_bytes();
+        arrived += flow.receiver.bytes_read();
+    }
+    for stream in datagrams {
+        let counts = stream.stream_counts();
+        sent += stream.payload_bytes(counts.sent);
+        arrived += stream.payload_bytes(counts.arrived);
+    }
+    [sent, arrived]
 }

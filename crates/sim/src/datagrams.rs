@@ -7,6 +7,7 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
+use crate::connection::tunnel_overhead;
 use crate::packet::{DatagramFields, SimulatedPacket};
 use crate::program::SendingPace;
 use crate::{NotModelled, SimulationPlan, load_duration};
@@ -109,11 +110,7 @@ impl DatagramStream {
         let burst = payload * u64::from(request.burst.unwrap_or(1).max(1));
         let mut stream = Self {
             payload,
-            packet: payload
-                + headers
-                + way
-                    .packet_overhead()
-                    .saturating_sub(way.framing.packet_overhead()),
+            packet: payload + headers + tunnel_overhead(way),
             pace: SendingPace::new(rate, burst, start),
             random: Pcg64Mcg::seed_from_u64(seed),
             // Before the next one is due.

@@ -12,7 +12,7 @@ use rand_pcg::rand_core::Rng;
 
 use self::preparation::FlowMaker;
 use crate::captures::PathCaptures;
-use crate::connection::ConnectionSetup;
+use crate::connection::{ConnectionSetup, queue_time};
 use crate::cross_traffic::CrossLoad;
 use crate::datagrams::{DatagramStream, EchoRequests};
 use crate::division::DividedTransfer;
@@ -368,10 +368,6 @@ impl Simulation {
         if self.plan.request.direction == fullpipe_record::Direction::Download {
             return now + way.delay;
         }
-        let queue = way
-            .rate
-            .zip(way.queue)
-            .map_or(Span::ZERO, |(rate, queue)| rate.time_for(queue));
         let bytes = self.connection.acknowledgement;
         let accepted = self
             .forward
@@ -379,7 +375,7 @@ impl Simulation {
             .accepted
             > SegCount::ZERO;
         // Where the queue's management drops it, it never arrives.
-        let waits = (queue * 2).clamp(Span::from_millis(1), Span::from_secs(2));
+        let waits = (queue_time(way) * 2).clamp(Span::from_millis(1), Span::from_secs(2));
         now + way.delay + if accepted { waits } else { Span::ZERO }
     }
 

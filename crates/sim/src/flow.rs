@@ -269,7 +269,7 @@ impl SimulatedFlow {
     }
 
     /// Returns true if all that the sending program has to write has been read.
-    pub(crate) fn has_arrived(&self) -> bool {
+    fn has_arrived(&self) -> bool {
         self.source
             .total_bytes()
             .is_some_and(|total| self.receiver.bytes_read() >= total)

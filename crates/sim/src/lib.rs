@@ -104,7 +104,7 @@ impl SimulationPlan {
 
 /// The longest time for which a load sends data. One that ends by its bytes could take for ever on
 /// a path that loses all.
-pub(crate) fn load_duration(request: &Request) -> Span {
+fn load_duration(request: &Request) -> Span {
     const DAY: Span = Span::from_secs(86_400);
     if request.bytes.is_some() {
         DAY

@@ -13,6 +13,7 @@ use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 use self::intervals::{count_intervals, datagram_intervals};
 use crate::connection::overwrites_options;
+use crate::cross_traffic::payload_totals;
 use crate::datagrams::StreamCounts;
 use crate::engine::TransferStage;
 use crate::sampling::{AllStreamTotals, StreamTotal};
@@ -392,15 +393,8 @@ fn transfer_summary(
 }
 
 fn run_totals(simulation: &Simulation, over: Span) -> RunTotals {
-    let [mut written, mut read] = [ByteCount::ZERO; 2];
-    for flow in simulation.own_flows() {
-        written += flow.sender.written_bytes();
-        read += flow.receiver.bytes_read();
-    }
-    for stream in simulation.own_datagrams() {
-        written += stream.payload_bytes(stream.stream_counts().sent);
-        read += stream.payload_bytes(stream.stream_counts().arrived);
-    }
+    let [mut written, mut read] =
+        payload_totals(simulation.own_flows(), simulation.own_datagrams());
     if simulation.plan.request.direction == Direction::Download {
         written = ByteCount::ZERO;
     } else {

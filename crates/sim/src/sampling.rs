@@ -71,7 +71,7 @@ impl StreamTotal {
         }
     }
 
-    fn plus_total(self, other: Self) -> Self {
+    fn plus_total(self, other: &Self) -> Self {
         Self {
             written: self.written + other.written,
             read: self.read + other.read,
@@ -124,16 +124,13 @@ impl TransferSampler {
     pub(crate) fn count_flows(&mut self, at: Time, is_end: bool, flows: &[SimulatedFlow]) {
         let passed = at.duration_since(self.origin);
         let is_kept = is_end || passed == self.omit;
-        let all = flows
+        let mut streams: Vec<StreamTotal> = flows.iter().map(StreamTotal::of_flow).collect();
+        let all = streams
             .iter()
-            .map(StreamTotal::of_flow)
             .fold(StreamTotal::default(), StreamTotal::plus_total);
-        let counted = if is_kept || self.keeps_streams {
-            flows
-        } else {
-            &[]
-        };
-        let streams: Vec<StreamTotal> = counted.iter().map(StreamTotal::of_flow).collect();
+        if !is_kept && !self.keeps_streams {
+            streams = Vec::new();
+        }
         self.rows += streams.len();
         self.totals.push(AllStreamTotals {
             at: passed,
@@ -164,8 +161,14 @@ impl TransferSampler {
         if !has_room {
             self.thin_out();
         }
-        if is_kept {
-            self.add_samples(at, flows, connection, plan);
+        for (flow, stream) in flows
+            .iter()
+            .zip(0..)
+            .filter(|(flow, _)| is_kept && !flow.is_gone(at))
+        {
+            let [sender, receiver] = sample_ends((at, self.origin), stream, flow, connection, plan);
+            self.samples[0].push(sender);
+            self.samples[1].push(receiver);
         }
         self.next = at + self.period;
     }
@@ -193,20 +196,6 @@ impl TransferSampler {
             .chain(Some(self.omit).filter(|omit| *omit > passed))
             .min();
         next.map_or(Time::from_nanos(u64::MAX), |next| self.origin + next)
-    }
-
-    fn add_samples(
-        &mut self,
-        at: Time,
-        flows: &[SimulatedFlow],
-        connection: &ConnectionSetup,
-        plan: &SimulationPlan,
-    ) {
-        for (flow, stream) in flows.iter().zip(0..).filter(|(flow, _)| !flow.is_gone(at)) {
-            let [sender, receiver] = sample_ends((at, self.origin), stream, flow, connection, plan);
-            self.samples[0].push(sender);
-            self.samples[1].push(receiver);
-        }
     }
 
     /// Leaves every second snapshot.
@@ -251,17 +240,11 @@ fn sample_ends(
     let SimulatedFlow {
         sender, receiver, ..
     } = flow;
+    let sent = sender.written_bytes();
+    let read = receiver.bytes_read();
     [
-        (
-            sender.written_bytes(),
-            sender.tcp_info(at),
-            sender.socket_memory(),
-        ),
-        (
-            receiver.bytes_read(),
-            receiver.tcp_info(at),
-            receiver.socket_memory(),
-        ),
+        (sent, sender.tcp_info(at), sender.socket_memory()),
+        (read, receiver.tcp_info(at), receiver.socket_memory()),
     ]
     .map(|(bytes, info, memory)| Sample {
         at: at.duration_since(origin),

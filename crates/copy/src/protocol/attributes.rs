@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use fullpipe_units::ByteCount;
 use thiserror::Error;
 
-use crate::protocol::bytes::{ByteReader, Field, Wrong, put_counted};
+use super::bytes::{ByteReader, Field, Wrong, put_counted};
 
 /// Attributes of a file or folder at most.
 const MAX_COUNT: usize = 256;

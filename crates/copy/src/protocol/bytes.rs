@@ -3,7 +3,7 @@
 use fullpipe_units::{ByteCount, printable_bytes};
 use thiserror::Error;
 
-use crate::protocol::{AttributeError, Digest, EntryPath, PathError};
+use super::{AttributeError, Digest, EntryPath, PathError};
 
 /// Bytes of a sentence at most.
 pub(crate) const MAX_SENTENCE: usize = 2048;

@@ -1,7 +1,7 @@
 use fullpipe_units::ByteCount;
 
-use crate::protocol::bytes::{ByteReader, Field, Wrong, kinds, structure};
-use crate::protocol::{Digest, EntryPath, ExtendedAttributes};
+use super::bytes::{ByteReader, Field, Wrong, kinds, structure};
+use super::{Digest, EntryPath, ExtendedAttributes};
 
 /// A file, folder or link of the tree that is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]

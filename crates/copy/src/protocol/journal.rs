@@ -1,7 +1,7 @@
 use fullpipe_units::ByteCount;
 
-use crate::protocol::bytes::ByteReader;
-use crate::protocol::{Digest, FileIdentity};
+use super::bytes::ByteReader;
+use super::{Digest, FileIdentity};
 
 /// First bytes of a journal, with its version.
 const MAGIC: &[u8; 8] = b"fpjourn2";

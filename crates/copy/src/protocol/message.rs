@@ -3,8 +3,8 @@
 
 use thiserror::Error;
 
-use crate::protocol::bytes::{ByteReader, Field, Wrong, kinds, structure};
-use crate::protocol::{BLOCK, CHUNK, Digest, EntryPath, FileChunks, TreeEntry};
+use super::bytes::{ByteReader, Field, Wrong, kinds, structure};
+use super::{BLOCK, CHUNK, Digest, EntryPath, FileChunks, TreeEntry};
 
 /// Version of the messages. Ends of different versions do not understand each other.
 pub const VERSION: u16 = 9;

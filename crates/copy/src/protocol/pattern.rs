@@ -1,4 +1,4 @@
-use crate::protocol::EntryPath;
+use super::EntryPath;
 
 /// Patterns of what is neither sent nor deleted, as of rsync's `--exclude`.
 ///

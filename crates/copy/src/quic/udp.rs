@@ -21,7 +21,7 @@ const IPV4_HEADERS: u32 = 20 + 8;
 const IPV6_HEADERS: u32 = 40 + 8;
 
 /// Bytes of a datagram that every path of QUIC carries (RFC 9000, section 14).
-pub(super) const MIN_DATAGRAM: u16 = 1200;
+const MIN_DATAGRAM: u16 = 1200;
 
 /// Bytes of a datagram at most. Ten of them must fit into one message to the kernel.
 pub(super) const MAX_DATAGRAM: u16 = 6400;

@@ -9,7 +9,7 @@
 use fullpipe_record::packets_wait;
 use fullpipe_units::{BitRate, Span, Time};
 
-use crate::rate::rounds::{FinishedRound, RoundTracker, StreamsSample};
+use super::rounds::{FinishedRound, RoundTracker, StreamsSample};
 
 /// Constants of CUBIC: C in segments ÷ s³, β, and the growth of Reno with the same β (RFC 9438,
 /// sections 4.1 to 4.6).

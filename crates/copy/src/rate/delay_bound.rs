@@ -14,8 +14,8 @@
 
 use fullpipe_units::{BitRate, Span, Time};
 
-use crate::rate::coupling::CoupledRate;
-use crate::rate::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
+use super::coupling::CoupledRate;
+use super::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
 
 /// Multiple of what arrived in a round that may be sent in the next one, until a queue shows or
 /// nothing more arrives; near the gain with which BBR starts (2.89), so that it finds its rate.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
-use crate::rate::rounds::StreamsSample;
+use super::rounds::StreamsSample;
 
 pub(crate) const MSS: f64 = 1448.0;
 pub(crate) const STEP: f64 = 0.01;

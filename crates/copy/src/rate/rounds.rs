@@ -8,7 +8,7 @@ use fullpipe_units::{ByteCount, SegCount, Span, Time};
 pub(crate) const MIN_ROUND: Span = Span::from_millis(100);
 
 /// Round-trip times below this one are those of a host, not of a path.
-pub(crate) const MIN_RTT: Span = Span::from_micros(100);
+const MIN_RTT: Span = Span::from_micros(100);
 
 /// Length and number of the periods of which the base is the least round-trip time: paths change.
 const PERIOD: Span = Span::from_secs(30);

@@ -10,7 +10,7 @@
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 
-use crate::rate::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
+use super::rounds::{FinishedRound, MIN_ROUND, RoundTracker, StreamsSample};
 
 /// Segments that cross in each [`MIN_ROUND`] while others load the path: without any, this end
 /// would not see that they stop.

@@ -2,12 +2,12 @@
 ///
 /// Kathleen Nichols' algorithm: exact where values rise and fall slowly, and close where they do
 /// not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct MinMaxFilter {
     samples: [FilterSample; 3],
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct FilterSample {
     time: u64,
     value: u64,

@@ -1,6 +1,6 @@
 use fullpipe_units::{ByteCount, SegCount};
 
-use crate::tcp::clock::TimestampValue;
+use super::clock::TimestampValue;
 
 /// Segments of one size that a sender hands to the network at once, numbered from the first of the
 /// connection.

@@ -1,9 +1,9 @@
-use crate::tcp::clock::TimestampValue;
-use crate::tcp::rate::RateSample;
-use crate::tcp::scoreboard::DeliveredSegments;
+use super::clock::TimestampValue;
+use super::rate::RateSample;
+use super::scoreboard::DeliveredSegments;
 
 /// Recent acknowledgement (RFC 8985; `tcp_recovery.c`): what the detection of losses by time knows.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RackState {
     /// When the segment was sent that was sent last of all that were delivered, and its end
     /// (`mstamp`, `end_seq`).
@@ -26,20 +26,15 @@ impl RackState {
     /// `TCP_RACK_RECOVERY_THRESH`.
     pub(crate) const RECOVERIES: u8 = 16;
 
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            newest: (0, 0),
-            rtt: 0,
-            advanced: false,
             steps: 1,
-            persist: 0,
-            duplicate_seen: false,
-            adjusted_at: 0,
+            ..Self::default()
         }
     }
 
     /// `tcp_rack_advance`: a retransmission that arrived too soon may have been the first copy.
-    pub(crate) fn advance_newest(&mut self, part: &DeliveredSegments, now: u64, min_rtt: u64) {
+    fn advance_newest(&mut self, part: &DeliveredSegments, now: u64, min_rtt: u64) {
         let rtt = now.saturating_sub(part.sent.at);
         if part.again && rtt < min_rtt {
             return;
@@ -70,7 +65,7 @@ impl RackState {
 
 /// The figures of one acknowledgement while it is taken in (`FLAG_…` and
 /// `struct tcp_sacktag_state`).
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the kernel's own flags")]
 pub(crate) struct AckTally {
     pub(crate) now: u64,

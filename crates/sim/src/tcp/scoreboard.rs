@@ -3,7 +3,7 @@ mod losses;
 use std::collections::VecDeque;
 
 pub(crate) use self::losses::LossRule;
-use crate::tcp::rate::SentRecord;
+use super::rate::SentRecord;
 
 /// Segments of a chunk: as many as a mask has bits.
 const CHUNK: u64 = 64;

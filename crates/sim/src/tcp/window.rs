@@ -10,7 +10,7 @@ pub(crate) struct CongestionWindow {
     /// `is_cwnd_limited`.
     pub(crate) limited: bool,
     /// `max_packets_out`: the most in flight in the last window.
-    pub(crate) max_out: u64,
+    max_out: u64,
     /// `cwnd_usage_seq`: the segment with whose acknowledgement the two are taken anew.
     usage_until: u64,
 }

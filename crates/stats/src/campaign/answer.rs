@@ -1,9 +1,9 @@
 use fullpipe_record::{SweepAnswer, SweepCell, SweepEstimate};
 use fullpipe_units::BitRate;
 
-use crate::campaign::grid::{Index, SweepGrid};
-use crate::campaign::judged::{JudgedCells, SURE};
-use crate::campaign::shape::rate_shape;
+use super::grid::{Index, SweepGrid};
+use super::judged::{JudgedCells, SURE};
+use super::shape::rate_shape;
 
 /// Deviations on either side of a 95 % interval.
 const INTERVAL: f64 = 1.96;

@@ -3,8 +3,8 @@ use std::ops::Add;
 use fullpipe_record::{SweepCell, SweepCost, SweepPlan, SweepRun};
 use fullpipe_units::{BitRate, Span};
 
-use crate::campaign::grid::SweepGrid;
-use crate::campaign::judged::JudgedCells;
+use super::grid::SweepGrid;
+use super::judged::JudgedCells;
 
 /// Time of a run over the whole grid, as SLAC measured it.
 pub(crate) const GRID_RUN: Span = Span::from_secs(10);

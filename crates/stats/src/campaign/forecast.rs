@@ -4,11 +4,11 @@
 use fullpipe_record::{SweepCost, SweepForecast, SweepRun};
 use fullpipe_units::{BitRate, ByteCount, Span, median};
 
-use crate::campaign::cost::{run_cost, spent_cost};
-use crate::campaign::judged::{JudgedCells, counted_observations};
-use crate::campaign::plan::{CampaignPlan, CampaignStep};
-use crate::campaign::random::SeededRandom;
-use crate::campaign::surface::{Observation, RateSurface};
+use super::cost::{run_cost, spent_cost};
+use super::judged::{JudgedCells, counted_observations};
+use super::plan::{CampaignPlan, CampaignStep};
+use super::random::SeededRandom;
+use super::surface::{Observation, RateSurface};
 
 /// Simulated campaigns of a forecast.
 const CAMPAIGNS: usize = 40;

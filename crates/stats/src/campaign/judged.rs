@@ -3,9 +3,9 @@
 use fullpipe_record::SweepRun;
 use fullpipe_units::median;
 
-use crate::campaign::grid::{Index, SweepGrid};
-use crate::campaign::left_out::{AttemptCounts, waiting_setting};
-use crate::campaign::surface::{CellPlane, Observation, RateSurface};
+use super::grid::{Index, SweepGrid};
+use super::left_out::{AttemptCounts, waiting_setting};
+use super::surface::{CellPlane, Observation, RateSurface};
 
 /// Share of the fastest cell's rate that is enough.
 pub(crate) const ENOUGH: f64 = 0.95;

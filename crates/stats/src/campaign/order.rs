@@ -2,7 +2,7 @@ use fullpipe_record::{SweepCell, SweepOrder};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
-use crate::campaign::grid::SweepGrid;
+use super::grid::SweepGrid;
 use crate::order::shuffle;
 
 /// Returns all cells of `grid` in this order.

@@ -6,15 +6,15 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Span};
 
-use crate::campaign::answer::{AnswerCertainty, cell_estimates, sweep_answer};
-use crate::campaign::cost::{GRID_RUN, RunLength, grid_cost, permitted_rate, run_cost, spent_cost};
-use crate::campaign::grid::{Index, SweepGrid};
-use crate::campaign::judged::{ENOUGH, JudgedCells, order_by_cost};
-use crate::campaign::left_out::{AttemptCounts, failing_settings};
-use crate::campaign::order::order_cells;
-use crate::campaign::segment::{PathSegment, split_segments};
-use crate::campaign::shape::{BY_WINDOW, cheapest_of_flat, lower_level};
-use crate::campaign::surface::CellPlane;
+use super::answer::{AnswerCertainty, cell_estimates, sweep_answer};
+use super::cost::{GRID_RUN, RunLength, grid_cost, permitted_rate, run_cost, spent_cost};
+use super::grid::{Index, SweepGrid};
+use super::judged::{ENOUGH, JudgedCells, order_by_cost};
+use super::left_out::{AttemptCounts, failing_settings};
+use super::order::order_cells;
+use super::segment::{PathSegment, split_segments};
+use super::shape::{BY_WINDOW, cheapest_of_flat, lower_level};
+use super::surface::CellPlane;
 
 /// Streams of the anchors, in this order; the first have the largest window, the others one that
 /// gives twice the flight of the fastest so far.

@@ -4,7 +4,7 @@
 use fullpipe_record::{SweepCell, SweepRun};
 use fullpipe_units::{Span, median};
 
-use crate::campaign::left_out::AttemptCounts;
+use super::left_out::AttemptCounts;
 
 /// A reference that differs by more than this from the usual one, in logarithms, is a suspicion: 15
 /// %.

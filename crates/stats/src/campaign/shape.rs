@@ -1,7 +1,7 @@
 use fullpipe_record::{SweepCell, SweepShape};
 
-use crate::campaign::grid::{Index, SweepGrid};
-use crate::campaign::judged::JudgedCells;
+use super::grid::{Index, SweepGrid};
+use super::judged::JudgedCells;
 
 /// Share of the best rate below which a level is a lower one.
 const LOWER: f64 = 0.88;

@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use crate::correlation::dot_product;
 
-use crate::campaign::grid::{Index, SweepGrid};
-use crate::campaign::random::SeededRandom;
+use super::grid::{Index, SweepGrid};
+use super::random::SeededRandom;
 
 /// A kernel exp(−d²/2l²) with its standard deviation and its length in doublings.
 struct CovarianceKernel {

@@ -4,6 +4,7 @@ mod min_rtt;
 use self::bandwidth::LongTerm;
 use crate::tcp::filter::MinMaxFilter;
 use crate::tcp::rate::RateSample;
+use crate::tcp::window::CongestionWindow;
 
 /// Bandwidths are segments a microsecond, times 2^24 (`BW_SCALE`).
 const BANDWIDTH_SCALE: u32 = 24;
@@ -29,8 +30,9 @@ const MIN_WINDOW: u64 = 4;
 /// Rounds without growth by a quarter after which the pipe is full (`bbr_full_bw_cnt`).
 const FULL_ROUNDS: u32 = 3;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum BbrMode {
+    #[default]
     Startup,
     Drain,
     ProbeBandwidth,
@@ -38,9 +40,10 @@ enum BbrMode {
 }
 
 /// The state of loss recovery as BBR distinguishes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum RecoveryPhase {
     /// Open, disorder or reduced: no recovery.
+    #[default]
     Fine,
     /// `TCP_CA_Recovery`.
     Recovering,
@@ -82,7 +85,7 @@ pub(crate) struct BbrDecision {
 /// BBR version 1 (`tcp_bbr.c`, the same from 4.9 to 6.18 but for the allowance for joined
 /// acknowledgements, which came with 5.1). Its version 3, which is not in the kernel, is not
 /// modelled.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "the kernel's own flags")]
 pub(crate) struct Bbr {
     hz: u64,
@@ -137,33 +140,12 @@ impl Bbr {
             mss,
             max_pacing_rate,
             random: seed,
-            mode: BbrMode::Startup,
-            pacing_rate: 0,
             min_rtt: rtt.max(1),
             min_rtt_at: situation.ticks,
-            probe_rtt_until: None,
-            probe_rtt_round_done: false,
-            bandwidth: MinMaxFilter::new(0, 0),
-            rounds: 0,
-            round_start: false,
-            round_until: 0,
-            cycle_at: 0,
-            cycle: 0,
             pacing_gain: HIGH_GAIN,
             window_gain: HIGH_GAIN,
-            before: RecoveryPhase::Fine,
-            conserving: false,
-            idle_restart: false,
-            prior_cwnd: 0,
-            full: false,
-            full_bandwidth: 0,
-            full_count: 0,
             ack_epoch: situation.micros,
-            ack_epoch_acked: 0,
-            extra: [0; 2],
-            extra_rounds: 0,
-            extra_index: 0,
-            long: LongTerm::default(),
+            ..Self::default()
         };
         bbr.long.begin_interval(situation);
         let first = (situation.cwnd << BANDWIDTH_SCALE) / situation.smoothed_rtt.max(1);
@@ -411,9 +393,7 @@ impl Bbr {
                 let target = self.with_budget(target);
                 if self.full {
                     cwnd = (cwnd + sample.acked).min(target);
-                } else if cwnd < target
-                    || now.delivered < crate::tcp::window::CongestionWindow::INITIAL
-                {
+                } else if cwnd < target || now.delivered < CongestionWindow::INITIAL {
                     cwnd += sample.acked;
                 }
                 cwnd = cwnd.max(MIN_WINDOW);

@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub(crate) use bbr::{Bbr, BbrSituation, RecoveryPhase};
 pub(crate) use cubic::Cubic;
 
-use crate::tcp::window::{CongestionWindow, ConnectionMoment};
+use crate::tcp::window::CongestionWindow;
 
 /// The congestion controls that are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,10 @@ impl ControlState {
         }
     }
 
+    pub(crate) const fn is_bbr(&self) -> bool {
+        matches!(self, Self::Bbr(_))
+    }
+
     /// Returns the slow start threshold after a loss (`ssthresh`).
     pub(crate) fn on_loss(&mut self, window: &CongestionWindow) -> u64 {
         match self {
@@ -101,24 +105,5 @@ impl ControlState {
             Self::Reno | Self::Bbr(_) => window.cwnd,
         };
         window.grow_additively(per_segment, acked);
-    }
-
-    /// Takes a round-trip time of newly acknowledged segments (`pkts_acked`).
-    pub(crate) fn measure_rtt(
-        &mut self,
-        rtt: u64,
-        window: &mut CongestionWindow,
-        moment: &ConnectionMoment,
-    ) {
-        if let Self::Cubic(cubic) = self {
-            cubic.measure_rtt(rtt, window, moment);
-        }
-    }
-
-    /// Begins again after an idle time of `idle` ticks (`CA_EVENT_TX_START`).
-    pub(crate) fn restart_after_idle(&mut self, idle: u64, ticks: u64) {
-        if let Self::Cubic(cubic) = self {
-            cubic.restart_after_idle(idle, ticks);
-        }
     }
 }

@@ -80,7 +80,7 @@ impl Receiver {
     }
 
     /// `__tcp_select_window`.
-    pub(super) fn select_window(&mut self) -> u64 {
+    fn select_window(&mut self) -> u64 {
         let allowed = self.window_of(self.buffer);
         let whole = self.clamp.min(allowed);
         let mss = self.mss.min(whole);

@@ -5,7 +5,7 @@ mod reassembly;
 mod tuning;
 
 use fullpipe_record::{SocketMemory, TcpInfo};
-use fullpipe_units::{ByteCount, SegCount, Span, Time};
+use fullpipe_units::{ByteCount, Span, Time};
 
 use crate::tcp::clock::{HostClock, TimestampValue};
 use crate::tcp::figures::{bytes, segments};
@@ -293,11 +293,6 @@ impl Receiver {
     /// Returns the bytes that wait for the program.
     pub fn unread_bytes(&self) -> ByteCount {
         ByteCount::new(self.unread_count())
-    }
-
-    /// Returns the segments that arrived, repeated ones included.
-    pub fn arrived_segments(&self) -> SegCount {
-        SegCount::new(self.counts.segments)
     }
 
     /// Returns the figures that `TCP_INFO` would at `now`; fields that a receiver of bulk data does

@@ -4,6 +4,7 @@ use fullpipe_units::Time;
 
 use super::{MAX_REORDERING, MIN_RTT_SECONDS, RecoveryState, Sender};
 use crate::tcp::clock::HostClock;
+use crate::tcp::control::ControlState;
 use crate::tcp::packet::AckSegment;
 use crate::tcp::rack::AckTally;
 use crate::tcp::rate::RateSample;
@@ -18,18 +19,9 @@ impl Sender {
             first_sent: self.delivery.first_sent,
             high: self.high,
             echo: self.timestamps.then_some(ack.echo),
-            acked: None,
-            again: false,
-            sacked: None,
             reordered_from: u64::MAX,
             advanced: ack.next > self.board.acknowledged_segments(),
-            data_sacked: false,
-            original: false,
-            duplicate: false,
-            probe_duplicate: false,
-            window_changed: false,
-            set_timer: false,
-            duplicates: 0,
+            ..AckTally::default()
         }
     }
 
@@ -171,50 +163,41 @@ impl Sender {
             let (first, last) = times?;
             Some([first, last].map(|at| micros.saturating_sub(at).max(1)))
         });
-        let latest = by_block.or(by_number).map(|[_, last]| last);
-        tally.sample.rtt = latest;
-        let Some([sample, _]) = by_number.or(by_block) else {
-            return self.take_round_trip_by_stamp(now, tally);
+        let measured = match (by_number.or(by_block), by_block.or(by_number)) {
+            (Some([sample, _]), Some([_, latest])) => Some((sample, latest)),
+            _ => self.round_trip_by_stamp(now, tally),
         };
-        let ticks = self.clock.ticks_at(now);
-        self.min_rtt.lower_min(
-            MIN_RTT_SECONDS * self.clock.ticks_per_second(),
-            ticks,
-            latest.unwrap_or(sample),
-        );
-        self.take_sample(sample);
-        if let Some(latest) = latest {
-            let moment = self.moment_at(now);
-            self.control.measure_rtt(latest, &mut self.window, &moment);
+        tally.sample.rtt = measured.map(|(_, latest)| latest);
+        if let Some((sample, latest)) = measured {
+            self.learn_round_trip(now, sample, latest);
         }
     }
 
     /// Of segments that were sent twice, the stamp shows which copy was answered, in milliseconds.
-    fn take_round_trip_by_stamp(&mut self, now: Time, tally: &mut AckTally) {
-        let Some(echo) = tally.echo.filter(|_| tally.advanced) else {
-            return;
-        };
+    fn round_trip_by_stamp(&self, now: Time, tally: &AckTally) -> Option<(u64, u64)> {
+        let echo = tally.echo.filter(|_| tally.advanced)?;
         let sample = self.clock.timestamp_at(now).millis_since(echo).max(1) * 1_000;
-        tally.sample.rtt = Some(sample);
-        self.min_rtt.lower_min(
-            MIN_RTT_SECONDS * self.clock.ticks_per_second(),
-            self.clock.ticks_at(now),
-            sample,
-        );
-        self.take_sample(sample);
-        let moment = self.moment_at(now);
-        self.control.measure_rtt(sample, &mut self.window, &moment);
+        Some((sample, sample))
     }
 
     /// A round trip was measured: the timeout is as if there never was one.
-    fn take_sample(&mut self, micros: u64) {
+    fn learn_round_trip(&mut self, now: Time, sample: u64, latest: u64) {
+        self.min_rtt.lower_min(
+            MIN_RTT_SECONDS * self.clock.ticks_per_second(),
+            self.clock.ticks_at(now),
+            latest,
+        );
         self.rtt.add_sample(
-            micros,
+            sample,
             self.board.acknowledged_segments(),
             self.board.next_segment(),
         );
         self.timeout = self.clock.ticks_in(self.rtt.retransmission_timeout());
         self.backoff = 0;
+        let moment = self.moment_at(now);
+        if let ControlState::Cubic(cubic) = &mut self.control {
+            cubic.measure_rtt(latest, &mut self.window, &moment);
+        }
     }
 
     /// `tcp_check_sack_reordering`.

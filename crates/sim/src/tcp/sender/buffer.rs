@@ -5,6 +5,7 @@ use fullpipe_units::{ByteCount, SegCount, Time};
 use super::chrono::SenderLimit;
 use super::output::MAX_TRAIN_BYTES;
 use super::{RecoveryState, Sender};
+use crate::tcp::window::CongestionWindow;
 
 /// Headers, and the structures that the kernel keeps of a packet (`SKB_TRUESIZE`):
 /// `skb_shared_info`, `sk_buff`.
@@ -26,13 +27,13 @@ pub enum BufferRoom {
 #[derive(Debug)]
 pub(super) struct SendBuffer {
     /// `sk_sndbuf`, and the most that it grows to.
-    size: u64,
+    pub(super) size: u64,
     max: u64,
     /// Bytes that the program has written, and that are acknowledged.
     pub(super) written: u64,
     pub(super) acknowledged: u64,
     /// True if the program found the buffer full and waits (`SOCK_NOSPACE`).
-    pub(super) no_space: bool,
+    no_space: bool,
     /// Whole segments that the program has written; at the end of the stream the last may be short.
     segments: u64,
     /// A packet as it is written: whole segments, and their payload.
@@ -141,10 +142,6 @@ impl Sender {
         self.buffer.written.saturating_sub(self.buffer.acknowledged) + packets * PACKET_COSTS
     }
 
-    pub(super) fn send_buffer_size(&self) -> u64 {
-        self.buffer.size
-    }
-
     pub(super) fn unsent_bytes(&self) -> u64 {
         self.buffer
             .written
@@ -171,15 +168,11 @@ impl Sender {
 
     /// `tcp_sndbuf_expand`: two windows, three under BBR.
     pub(super) fn expand_buffer(&mut self) {
-        let windows = if self.control.as_bbr().is_some() {
-            3
-        } else {
-            2
-        };
+        let windows = if self.control.is_bbr() { 3 } else { 2 };
         let segments = self
             .window
             .cwnd
-            .max(crate::tcp::window::CongestionWindow::INITIAL)
+            .max(CongestionWindow::INITIAL)
             .max(self.reordering + 1);
         let wanted = windows * segments * self.buffer.per_segment;
         if self.buffer.size < wanted {
@@ -216,7 +209,7 @@ impl Sender {
     /// A window that was not used for a timeout is used no more (`tcp_slow_start_after_idle_check`,
     /// RFC 2861).
     fn restart_after_idle(&mut self, now: Time) {
-        if self.board.packets_out() > 0 || self.control.as_bbr().is_some() {
+        if self.board.packets_out() > 0 || self.control.is_bbr() {
             return;
         }
         let ticks = self.clock.ticks_at(now);
@@ -225,7 +218,7 @@ impl Sender {
             return;
         }
         self.window.ssthresh = self.current_ssthresh();
-        let least = crate::tcp::window::CongestionWindow::INITIAL.min(self.window.cwnd);
+        let least = CongestionWindow::INITIAL.min(self.window.cwnd);
         while idle > self.timeout && self.window.cwnd > least {
             idle -= self.timeout;
             self.window.cwnd >>= 1;
@@ -248,7 +241,7 @@ impl Sender {
             return;
         }
         self.used.0 = self.used.0.max(out);
-        if ticks.saturating_sub(self.used.1) >= self.timeout && self.control.as_bbr().is_none() {
+        if ticks.saturating_sub(self.used.1) >= self.timeout && !self.control.is_bbr() {
             self.shrink_unused(ticks);
         }
         if !self.has_unsent() && self.buffer.no_space {
@@ -260,10 +253,7 @@ impl Sender {
     /// `tcp_cwnd_application_limited`.
     fn shrink_unused(&mut self, ticks: u64) {
         if self.state == RecoveryState::Open && !self.buffer.no_space {
-            let used = self
-                .used
-                .0
-                .max(crate::tcp::window::CongestionWindow::INITIAL);
+            let used = self.used.0.max(CongestionWindow::INITIAL);
             if used < self.window.cwnd {
                 self.window.ssthresh = self.current_ssthresh();
                 self.window.cwnd = u64::midpoint(self.window.cwnd, used);

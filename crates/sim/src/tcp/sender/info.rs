@@ -74,7 +74,7 @@ impl Sender {
     /// Returns the memory of the socket.
     pub fn socket_memory(&self) -> SocketMemory {
         SocketMemory {
-            sndbuf: ByteCount::new(self.send_buffer_size()),
+            sndbuf: ByteCount::new(self.buffer.size),
             wmem_queued: ByteCount::new(self.queued_bytes()),
             ..SocketMemory::default()
         }

@@ -11,7 +11,9 @@ mod timers;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
 use crate::tcp::clock::{HostClock, TimestampValue};
-use crate::tcp::control::{Bbr, CongestionControl, ControlState, Cubic, RecoveryPhase};
+use crate::tcp::control::{
+    Bbr, BbrSituation, CongestionControl, ControlState, Cubic, RecoveryPhase,
+};
 use crate::tcp::filter::MinMaxFilter;
 use crate::tcp::packet::AckSegment;
 use crate::tcp::rack::{AckTally, RackState};
@@ -243,7 +245,7 @@ impl Sender {
     pub fn use_congestion(&mut self, now: Time, control: CongestionControl, seed: u64) {
         self.control = self.begin_control(now, control, [seed, self.min_rtt.best_value()]);
         self.prior_ssthresh = 0;
-        if self.control.as_bbr().is_some() {
+        if self.control.is_bbr() {
             // `bbr_init`
             self.window.ssthresh = CongestionWindow::UNSET;
         }
@@ -364,10 +366,10 @@ impl Sender {
 
     /// `tcp_cong_control`.
     fn control_congestion(&mut self, now: Time, tally: &AckTally) {
-        if self.control.as_bbr().is_some() {
+        if self.control.is_bbr() {
             return self.follow_bbr(now, tally);
         }
-        if self.state == RecoveryState::Recovery || self.state == RecoveryState::Reduced {
+        if self.is_reducing() {
             self.reduce_window(tally.sample.acked, tally.sample.losses, tally.advanced);
         } else if self.may_grow(tally) {
             self.control.grow_window(
@@ -416,7 +418,7 @@ impl Sender {
     }
 
     fn is_paced(&self) -> bool {
-        self.max_pacing_rate.is_some() || self.control.as_bbr().is_some()
+        self.max_pacing_rate.is_some() || self.control.is_bbr()
     }
 
     fn moment_at(&self, now: Time) -> ConnectionMoment {
@@ -430,8 +432,8 @@ impl Sender {
         }
     }
 
-    fn bbr_situation(&self, now: Time) -> crate::tcp::control::BbrSituation {
-        crate::tcp::control::BbrSituation {
+    fn bbr_situation(&self, now: Time) -> BbrSituation {
+        BbrSituation {
             micros: self.clock.micros_at(now),
             ticks: self.clock.ticks_at(now),
             departs_in: self.departs_at.saturating_sub(self.clock.nanos_at(now)),

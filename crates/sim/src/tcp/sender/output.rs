@@ -6,7 +6,7 @@ use super::chrono::SenderLimit;
 use super::timers::TimerKind;
 use super::{RecoveryState, Sender};
 use crate::tcp::clock::HostClock;
-use crate::tcp::control::ControlState;
+use crate::tcp::control::{Bbr, ControlState};
 use crate::tcp::packet::SegmentBurst;
 
 /// `sk_gso_max_size` of ordinary devices, headers taken off.
@@ -146,10 +146,7 @@ impl Sender {
         if shift < 32 {
             bytes += MAX_TRAIN_BYTES >> shift;
         }
-        let least = self
-            .control
-            .as_bbr()
-            .map_or(2, crate::tcp::control::Bbr::min_train);
+        let least = self.control.as_bbr().map_or(2, Bbr::min_train);
         (bytes.min(MAX_TRAIN_BYTES) / self.mss)
             .max(least)
             .min(self.longest_train)
@@ -263,14 +260,17 @@ impl Sender {
                 self.window.cwnd = bbr.restart_after_idle(&situation);
                 self.pacing_rate = bbr.pacing_rate;
             }
-            control => control.restart_after_idle(ticks.saturating_sub(self.last_sent), ticks),
+            ControlState::Cubic(cubic) => {
+                cubic.restart_after_idle(ticks.saturating_sub(self.last_sent), ticks);
+            }
+            ControlState::Reno | ControlState::Bbr(_) => {}
         }
     }
 
     /// Notes that `count` segments leave now, and when the next may (`tcp_update_skb_after_send`,
     /// since 5.0).
     fn record_departure(&mut self, now: Time, count: u64) {
-        if self.state == RecoveryState::Recovery || self.state == RecoveryState::Reduced {
+        if self.is_reducing() {
             self.prr_out += count;
         }
         let nanos = self.clock.nanos_at(now);

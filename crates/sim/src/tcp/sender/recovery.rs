@@ -94,13 +94,13 @@ impl Sender {
     }
 
     /// `tcp_enter_recovery`.
-    pub(super) fn enter_recovery(&mut self) {
+    fn enter_recovery(&mut self) {
         if !self.any_resent() {
             self.resent_at = None;
         }
         self.prior_ssthresh = 0;
         self.begin_undo();
-        if !matches!(self.state, RecoveryState::Reduced | RecoveryState::Recovery) {
+        if !self.is_reducing() {
             self.prior_ssthresh = self.current_ssthresh();
             self.begin_reduction();
         }
@@ -148,7 +148,7 @@ impl Sender {
 
     fn end_reduction_of(&mut self, state: RecoveryState) {
         let set = self.window.ssthresh < CongestionWindow::UNSET;
-        if self.control.as_bbr().is_none()
+        if !self.control.is_bbr()
             && set
             && (state == RecoveryState::Reduced || self.undo_from.is_some())
         {
@@ -156,9 +156,14 @@ impl Sender {
         }
     }
 
+    /// `tcp_in_cwnd_reduction`.
+    pub(super) fn is_reducing(&self) -> bool {
+        matches!(self.state, RecoveryState::Reduced | RecoveryState::Recovery)
+    }
+
     /// `tcp_current_ssthresh`.
     pub(super) fn current_ssthresh(&self) -> u64 {
-        if matches!(self.state, RecoveryState::Reduced | RecoveryState::Recovery) {
+        if self.is_reducing() {
             self.window.ssthresh
         } else {
             self.window
@@ -183,7 +188,7 @@ impl Sender {
 
     /// Marks what is lost. Returns how many retransmissions are, and for how long others are waited
     /// for.
-    pub(super) fn mark_losses(&mut self, micros: u64) -> (u64, Option<u64>) {
+    fn mark_losses(&mut self, micros: u64) -> (u64, Option<u64>) {
         let rule = LossRule {
             newest: self.rack.newest,
             now: micros,
@@ -212,7 +217,7 @@ impl Sender {
         let (_, wait) = self.mark_losses(self.clock.micros_at(now));
         if self.board.in_flight() != in_flight && self.state != RecoveryState::Recovery {
             self.enter_recovery();
-            if self.control.as_bbr().is_none() {
+            if !self.control.is_bbr() {
                 self.reduce_window(1, self.counts.lost - lost, false);
             }
         }
@@ -317,7 +322,7 @@ impl Sender {
         }
     }
 
-    pub(super) fn count_timeout_time(&mut self, micros: u64) {
+    fn count_timeout_time(&mut self, micros: u64) {
         if let Some(at) = self.counts.timed_out_at.take() {
             self.counts.timeout_time += micros - at;
         }
@@ -348,7 +353,7 @@ impl Sender {
             self.board.forget_losses();
         }
         if self.prior_ssthresh > 0 {
-            if self.control.as_bbr().is_none() {
+            if !self.control.is_bbr() {
                 self.window.cwnd = self.window.cwnd.max(self.prior_cwnd);
             }
             self.window.ssthresh = self.window.ssthresh.max(self.prior_ssthresh);
