@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::protocol::CopyRequest;
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::locks::lock;
+use crate::protocol::CopyRequest;
 
 /// Time for which a thread that waited for a processor may send faster afterwards.
 const LATENESS: Duration = Duration::from_millis(100);

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::protocol::to_hexadecimal;
 use fullpipe_control::{
     AddressPrefix, AuthenticatedPeer, ControlConnection, HANDSHAKE, PinnedTls, connect_to_first,
     listen_tcp,
@@ -23,6 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::address::at_port;
 use crate::data_stream::DataStream;
+use crate::protocol::to_hexadecimal;
 use crate::threads::start_thread;
 
 /// Time for a connection, and for its handshake.

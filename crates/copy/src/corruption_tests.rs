@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver as Events, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::protocol::{BLOCK, CHUNK, DATA_HEADER, ExcludePatterns};
 use fullpipe_control::AddressPrefix;
 use fullpipe_record::HostSettings;
 use fullpipe_testkit::{random_bytes, random_digits};
@@ -24,6 +23,7 @@ use crate::connect::{CONNECT_DEADLINE, CopyCredentials, DataListener, dial_hosts
 use crate::control::{FrameReader, MessageSender};
 use crate::data_stream::{DataConnections, DataStream};
 use crate::options::CopyEvent;
+use crate::protocol::{BLOCK, CHUNK, DATA_HEADER, ExcludePatterns};
 use crate::pulse::SilenceWatch;
 use crate::receiver::{FileReceiver, ReceiveOptions};
 use crate::root::FolderRoot;

@@ -8,7 +8,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::protocol::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
 use fullpipe_control::{AddressPrefix, most_descriptors};
 use fullpipe_units::{ByteCount, Span};
 
@@ -22,6 +21,7 @@ use crate::control::{FrameReader, MessageSender};
 use crate::data_stream::{DataConnections, DataStream};
 use crate::joining::JoinableCopies;
 use crate::options::CopyError;
+use crate::protocol::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
 use crate::pulse::{FIRST_TIMEOUT, SilenceWatch};
 use crate::quic::{self, HANDSHAKE_DEADLINE, MAX_STREAMS, QuicConnection, QuicListener};
 use crate::receiver::ReceiveOptions;

@@ -5,11 +5,11 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::protocol::{CopyMessage, EntryPath};
 use rustix::fs::{FileType, OFlags, Stat, fsync};
 
 use crate::locks::lock;
 use crate::part::{remove_unlocked, working_entry};
+use crate::protocol::{CopyMessage, EntryPath};
 use crate::receiver::{FileReceiver, ListedFolder};
 use crate::summary::Figures;
 use crate::tree::{FolderTree, file_type, modification_time, permission_bits, set_attributes};

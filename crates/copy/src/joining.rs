@@ -11,7 +11,6 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
-use crate::protocol::{Digest, chunk_hash};
 use fullpipe_control::ControlConnection;
 use fullpipe_units::ByteCount;
 use tokio::io::AsyncReadExt;
@@ -20,6 +19,7 @@ use tokio::time::timeout;
 use crate::connect::{CopyCredentials, MAX_CONNECTIONS, dial_at_once};
 use crate::data_stream::DataStream;
 use crate::locks::lock;
+use crate::protocol::{Digest, chunk_hash};
 use crate::pulse::FIRST_TIMEOUT;
 use crate::threads::start_answering;
 

@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::protocol::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
 use fullpipe_control::most_descriptors;
 use fullpipe_record::HostSettings;
 use fullpipe_units::{BitRate, Span};
@@ -31,6 +30,7 @@ use crate::control::{FrameReader, MessageSender};
 use crate::joining::EarlyConnections;
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost};
 use crate::part::kernel_random;
+use crate::protocol::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
 use crate::pulse::SilenceWatch;
 use crate::receiver::ReceiveOptions;
 use crate::root::FolderRoot;

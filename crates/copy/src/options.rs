@@ -1,12 +1,13 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::protocol::{EntryPath, MessageError};
 use fullpipe_control::AddressPrefix;
 use fullpipe_iperf::SharedKey;
 use fullpipe_record::{CopyProgress, CopyReport};
 use fullpipe_units::{BitRate, Span, printable_bytes};
 use thiserror::Error;
+
+use crate::protocol::{EntryPath, MessageError};
 
 /// A copy that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,13 +4,13 @@
 use std::net::TcpStream;
 use std::time::Instant;
 
-use crate::rate::{CoupledRate, DelayBound, ScavengerControl, StreamsSample, unsmoothed_rtt};
 use fullpipe_record::{CongestionState, TcpInfo};
 use fullpipe_sys::{set_pacing_rate, tcp_info};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
 use socket2::SockRef;
 
 use crate::bounds::CopyBounds;
+use crate::rate::{CoupledRate, DelayBound, ScavengerControl, StreamsSample, unsmoothed_rtt};
 
 /// Payload of a segment where the kernel does not say.
 const USUAL_MSS: ByteCount = ByteCount::new(1448);

@@ -7,12 +7,12 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::protocol::BLOCK;
 use fullpipe_control::{BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial};
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::bounds::CopyBounds;
 use crate::locks::lock;
+use crate::protocol::BLOCK;
 
 /// Bytes of which the rate of a way is the mean.
 const RECENT: u64 = 4 << 20;

@@ -10,9 +10,6 @@ use std::io::{self, Seek, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use crate::protocol::{
-    CHUNK, Digest, EntryPath, FileIdentity, JournalFormat, ModificationTime, VerifiedChunks,
-};
 use fullpipe_units::ByteCount;
 use rustix::fs::{Advice, OFlags, fadvise};
 
@@ -21,6 +18,9 @@ use self::ownership::{busy_error, lock_opened, own_file};
 use self::writing::sync_unspoiled;
 pub(crate) use self::writing::{DueSync, PartWriter};
 use crate::locks;
+use crate::protocol::{
+    CHUNK, Digest, EntryPath, FileIdentity, JournalFormat, ModificationTime, VerifiedChunks,
+};
 use crate::tree::{FolderTree, TreeEntryName, set_attributes};
 
 /// Bytes of data between two marks that everything before is on disk.

@@ -18,11 +18,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::protocol::{
-    ChunkBlocks, CopyMessage, CopyRequest, EntryKind, EntryPath, ExcludePatterns,
-    ExtendedAttributes, FileChunks, FileIdentity, FileOutcome, ModificationTime, TreeEntry,
-    VerifiedChunks,
-};
 use fullpipe_control::BlockDecompressor;
 use fullpipe_units::ByteCount;
 
@@ -39,6 +34,11 @@ use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::packing::CodecPool;
 use crate::part::PartialFile;
+use crate::protocol::{
+    ChunkBlocks, CopyMessage, CopyRequest, EntryKind, EntryPath, ExcludePatterns,
+    ExtendedAttributes, FileChunks, FileIdentity, FileOutcome, ModificationTime, TreeEntry,
+    VerifiedChunks,
+};
 use crate::root::FolderRoot;
 use crate::threads::start_thread;
 use crate::tree::FolderTree;

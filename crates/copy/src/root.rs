@@ -8,9 +8,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use crate::protocol::EntryPath;
 use rustix::fs::FileType;
 
+use crate::protocol::EntryPath;
 use crate::tree::{FolderTree, file_type};
 
 /// Permissions with which the owner of a folder lists, searches and changes it (`S_IRWXU`).

@@ -9,10 +9,6 @@ use std::io::{self, BufWriter, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::protocol::{
-    AGAIN, BLOCK, CopyMessage, DataHead, ExcludePatterns, ExtendedAttributes, FileChunks,
-    FileOutcome, TreeEntry, VerifiedChunks,
-};
 use fullpipe_control::BlockCompressor;
 use fullpipe_units::ByteCount;
 
@@ -24,6 +20,10 @@ use crate::locks::lock;
 use crate::offered::OfferedFiles;
 use crate::options::{CopyError, CopyEvent};
 use crate::packing::{BlockCompression, CodecPool, MeteredWriter, WriteThroughput};
+use crate::protocol::{
+    AGAIN, BLOCK, CopyMessage, DataHead, ExcludePatterns, ExtendedAttributes, FileChunks,
+    FileOutcome, TreeEntry, VerifiedChunks,
+};
 use crate::queue::{BlockJob, ChunkJob, CopyQueue, NextWork, SSH};
 use crate::threads::start_thread;
 use crate::walk::{CopySource, SourceFile, attributes_of, file_now, walk_sources};

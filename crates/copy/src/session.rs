@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use crate::protocol::{CopyMessage, CopyRequest, ExcludePatterns};
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_record::HostSettings;
 use socket2::{Domain, SockRef, Socket, Type};
@@ -16,6 +15,7 @@ use crate::control::FrameReader;
 use crate::data_stream::DataConnections;
 use crate::finish::finish_copy;
 use crate::options::CopyError;
+use crate::protocol::{CopyMessage, CopyRequest, ExcludePatterns};
 use crate::quic::QuicConnection;
 use crate::receiver::{FileReceiver, ReceiveOptions};
 use crate::sender::FileSender;

@@ -14,7 +14,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::protocol::CopyMessage;
 use fullpipe_control::{
     AddressPrefix, ClientPlace, ClientPlaces, ControlConnection, HandedConnections, ListenError,
     NoPlace, PendingClients, PinnedHandover, PinnedTls, QueueBudget, RefusalCounts,
@@ -40,6 +39,7 @@ use crate::far::{CopyScope, serve_near_end};
 use crate::halves::split_stream;
 use crate::joining::JoinableCopies;
 use crate::options::CopyError;
+use crate::protocol::CopyMessage;
 use crate::pulse::{FIRST_TIMEOUT, SilenceWatch};
 use crate::root::FolderRoot;
 use crate::server::tls_of;

@@ -9,12 +9,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::protocol::{EntryPath, ModificationTime, PathError};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps,
     UTIME_OMIT, openat, openat2, statat,
 };
 use rustix::io::Errno;
+
+use crate::protocol::{EntryPath, ModificationTime, PathError};
 
 /// Flags of a folder whose names are read.
 const FOLDER: OFlags = OFlags::RDONLY

@@ -7,14 +7,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::protocol::{
-    EntryKind, EntryPath, ExcludePatterns, ExtendedAttributes, FileIdentity, PathError, TreeEntry,
-};
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::attributes::{self, NotKept};
 use crate::options::CopyError;
+use crate::protocol::{
+    EntryKind, EntryPath, ExcludePatterns, ExtendedAttributes, FileIdentity, PathError, TreeEntry,
+};
 use crate::receiver::{MAX_ENTRIES, MAX_LIST, PathHash, SECOND_NAME, path_hash};
 use crate::root::FolderRoot;
 use crate::tree::{FolderTree, file_type, folder_names, modification_time, path_in_folder};

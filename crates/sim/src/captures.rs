@@ -1,7 +1,6 @@
 //! Captures of both ends as `pcap-savefile(5)` has them: each segment as a host's own capture holds
 //! it, trains whole.
 
-use crate::tcp::{AckSegment, SegmentBurst, TimestampValue};
 use fullpipe_link::Train;
 use fullpipe_model::framing;
 use fullpipe_record::{Direction, Edit, Path, PathDirection};
@@ -11,6 +10,7 @@ use fullpipe_wire::{LinkType, flags, pcap_header, pcap_record};
 use crate::SimulationPlan;
 use crate::connection::ConnectionSetup;
 use crate::packet::{PacketContent, SimulatedPacket};
+use crate::tcp::{AckSegment, SegmentBurst, TimestampValue};
 
 /// The time since 1970 that [`Time::ZERO`] stands for: November of 2023.
 const BEGIN: Span = Span::from_secs(1_700_000_000);

@@ -1,12 +1,12 @@
 //! The values that two hosts agree on in their handshake, as their settings and the path have it.
 
-use crate::tcp::{AutotuningRules, CongestionControl, HostClock, ReceiverSetup, SenderSetup};
 use fullpipe_model::{framing, kernel};
 use fullpipe_record::{
     Buffer, Direction, Edit, Path, PathDirection, Segmentation, TooBig, Transport,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
+use crate::tcp::{AutotuningRules, CongestionControl, HostClock, ReceiverSetup, SenderSetup};
 use crate::{NotModelled, SimulationPlan};
 
 /// The packets of a connection.

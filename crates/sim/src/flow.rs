@@ -1,10 +1,10 @@
-use crate::tcp::{AckSegment, Receiver, SegmentBurst, Sender};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 
 use crate::connection::PacketSizes;
 use crate::program::{ReceivingProgram, SendingProgram};
+use crate::tcp::{AckSegment, Receiver, SegmentBurst, Sender};
 
 /// A program that sleeps until something arrives reads within so much of that. In the lab the
 /// acknowledgements that a reader gives came 50 µs after the segment in the median, those that the

@@ -1,9 +1,10 @@
 use std::net::IpAddr;
 
-use crate::tcp::{AckSegment, SackBlocks, SegmentBurst, TimestampValue};
 use fullpipe_link::{EditEffect, Train};
 use fullpipe_record::{Edit, Framing};
 use fullpipe_units::{ByteCount, SegCount, Time};
+
+use crate::tcp::{AckSegment, SackBlocks, SegmentBurst, TimestampValue};
 
 /// Packets of one connection as the path sees them: fields, and no payload. There may be millions
 /// in a queue, so they are small.

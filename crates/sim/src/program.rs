@@ -1,8 +1,9 @@
 //! The programs at both ends: when they write and read.
 
-use crate::tcp::{BufferRoom, Receiver, Sender};
 use fullpipe_record::{Request, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
+
+use crate::tcp::{BufferRoom, Receiver, Sender};
 
 /// Bytes that come due in equal portions at equal times, the first at once.
 #[derive(Debug, Clone)]

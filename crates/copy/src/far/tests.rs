@@ -1,10 +1,11 @@
 use super::*;
-use crate::protocol::{
-    EntryKind, EntryPath, ExtendedAttributes, FileIdentity, ModificationTime, TreeEntry,
-};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::thread;
+
+use crate::protocol::{
+    EntryKind, EntryPath, ExtendedAttributes, FileIdentity, ModificationTime, TreeEntry,
+};
 
 #[test]
 fn who_is_silent_holds_a_place_at_a_server_for_thirty_seconds_whatever_it_asks_for() {

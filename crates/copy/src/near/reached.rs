@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use crate::protocol::{CopyAnswer, CopyMessage};
 use fullpipe_record::{CopyTransport, HostSettings};
 use fullpipe_units::Span;
 
@@ -17,6 +16,7 @@ use crate::data_stream::{DataConnections, DataStream};
 use crate::joining::EarlyConnections;
 use crate::locks::lock;
 use crate::options::FarHost;
+use crate::protocol::{CopyAnswer, CopyMessage};
 use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection};
 use crate::threads::start_answering;
 

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::protocol::to_hexadecimal;
 use fullpipe_record::{CopyLimit, CopyReport, CopyTransport};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use super::NearCopy;
+use crate::protocol::to_hexadecimal;
 use crate::session::BothFigures;
 use crate::summary::{Figures, is_limited};
 

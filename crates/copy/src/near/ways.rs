@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::protocol::CopyMessage;
 use fullpipe_model::improvement::can_tolerate_loss;
 use fullpipe_record::{CopyTransport, HostSettings};
 use fullpipe_units::{Span, printable_line};
@@ -15,6 +14,7 @@ use crate::address::at_port;
 use crate::connect::{CONNECT_DEADLINE, DataListener, dial_at_once, dial_hosts};
 use crate::data_stream::{DataConnections, DataStream};
 use crate::options::{DataTransport, FarHost};
+use crate::protocol::CopyMessage;
 use crate::quic::{HANDSHAKE_DEADLINE, QuicConnection, QuicListener, USUAL_STREAMS};
 use crate::tuning::{ConnectionChoice, MAX_CHOSEN, choose_connections, quic_reason};
 

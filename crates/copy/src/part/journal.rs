@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
-use crate::protocol::{CHUNK, Digest, JournalFormat, RecoveredChunks, VerifiedChunks, chunk_hash};
 use fullpipe_units::ByteCount;
 use rustix::fs::OFlags;
 
 use super::ownership::own_file;
+use crate::protocol::{CHUNK, Digest, JournalFormat, RecoveredChunks, VerifiedChunks, chunk_hash};
 use crate::tree::TreeEntryName;
 
 /// Opens a journal to go on with it, and returns the chunks that it records of `data`; `None` if it

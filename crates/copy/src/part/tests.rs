@@ -1,6 +1,5 @@
 use super::ownership::lock_outcome;
 use super::*;
-use crate::protocol::{BLOCK, ZEROS, chunk_hash};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -8,6 +7,8 @@ use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+use crate::protocol::{BLOCK, ZEROS, chunk_hash};
 
 const IDENTITY: FileIdentity = FileIdentity([2; 32]);
 const SIZE: ByteCount = ByteCount::new(3 * CHUNK as u64 + 10);

@@ -5,10 +5,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use crate::protocol::{BLOCK, CHUNK, ZEROS};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::locks;
+use crate::protocol::{BLOCK, CHUNK, ZEROS};
 
 /// Writes into a part.
 #[derive(Debug)]

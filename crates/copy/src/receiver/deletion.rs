@@ -2,12 +2,12 @@
 
 use std::io;
 
-use crate::protocol::{EntryKind, EntryPath, ExcludePatterns, PathError, TreeEntry};
 use rustix::fs::FileType;
 
 use super::FileReceiver;
 use crate::locks::lock;
 use crate::part::remove_left;
+use crate::protocol::{EntryKind, EntryPath, ExcludePatterns, PathError, TreeEntry};
 use crate::tree::{FolderTree, file_type, folder_names, path_in_folder};
 
 impl FileReceiver {

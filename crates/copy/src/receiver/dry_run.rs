@@ -2,12 +2,12 @@
 
 use std::io;
 
-use crate::protocol::{CopyMessage, EntryPath, ExtendedAttributes};
 use rustix::fs::{FileType, Stat};
 
 use super::{CopyDestination, FileReceiver, path_hash};
 use crate::locks::lock;
 use crate::options::CopyEvent;
+use crate::protocol::{CopyMessage, EntryPath, ExtendedAttributes};
 use crate::tree::{FolderTree, TreeEntryName, check_replaceable, file_type};
 
 impl FileReceiver {

@@ -7,10 +7,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::protocol::{
-    AGAIN, CHUNK, CopyMessage, EntryKind, EntryPath, ExtendedAttributes, FileChunks, FileOutcome,
-    TreeEntry, VerifiedChunks,
-};
 use fullpipe_units::ByteCount;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 
@@ -21,6 +17,10 @@ use crate::common::CopyCounts;
 use crate::locks::lock;
 use crate::options::CopyError;
 use crate::part::{PartialFile, recover_chunks, remove_left, remove_unlocked, working_entry};
+use crate::protocol::{
+    AGAIN, CHUNK, CopyMessage, EntryKind, EntryPath, ExtendedAttributes, FileChunks, FileOutcome,
+    TreeEntry, VerifiedChunks,
+};
 use crate::tree::{
     FolderTree, TreeEntryName, check_replaceable, file_type, modification_time, set_attributes,
 };

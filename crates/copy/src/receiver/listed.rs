@@ -8,10 +8,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::protocol::{EntryPath, ExtendedAttributes, ModificationTime, chunk_hash};
 use fullpipe_units::ByteCount;
 
 use crate::options::CopyError;
+use crate::protocol::{EntryPath, ExtendedAttributes, ModificationTime, chunk_hash};
 
 /// Entries of a list at most.
 pub(crate) const MAX_ENTRIES: usize = 8 << 20;

@@ -5,9 +5,6 @@ use super::*;
 use crate::control::MessageSender;
 use crate::finish::finish_copy;
 use crate::part::working_entry;
-use crate::protocol::{
-    AGAIN, BLOCK, CHUNK, DataHead, DataHeader, Digest, ZEROS, block_hash, chunk_hash,
-};
 use crate::pulse::SilenceWatch;
 use fullpipe_control::BlockCompressor;
 use rustix::fs::Mode;
@@ -16,6 +13,10 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::thread;
+
+use crate::protocol::{
+    AGAIN, BLOCK, CHUNK, DataHead, DataHeader, Digest, ZEROS, block_hash, chunk_hash,
+};
 
 /// The bytes that were sent to the other end, and whether that has gone.
 #[derive(Clone, Default)]

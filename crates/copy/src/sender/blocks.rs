@@ -4,15 +4,15 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::protocol::{
-    BLOCK, CHUNK, DATA_HEADER, DataHeader, VerifiedChunks, ZEROS, block_count, block_hash,
-    block_length, chunk_hash,
-};
 use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
 
 use super::FileSender;
 use crate::common::CopyCounts;
 use crate::packing::BlockCompression;
+use crate::protocol::{
+    BLOCK, CHUNK, DATA_HEADER, DataHeader, VerifiedChunks, ZEROS, block_count, block_hash,
+    block_length, chunk_hash,
+};
 use crate::queue::{BlockJob, ChunkJob};
 use crate::walk::{SourceFile, file_identity};
 

@@ -1,11 +1,11 @@
 //! The list of what is to be copied, on its way to the receiver.
 
-use crate::protocol::{CopyMessage, EntryPath, TreeEntry};
 use fullpipe_units::printable_bytes;
 
 use super::FileSender;
 use crate::attributes::NotKept;
 use crate::common::NEVER_COPIED;
+use crate::protocol::{CopyMessage, EntryPath, TreeEntry};
 use crate::receiver::list_too_long;
 use crate::walk::{ListReceiver, SourceFile};
 

@@ -1,7 +1,6 @@
 use super::*;
 use crate::connect::{CONNECT_DEADLINE, CopyCredentials, DataListener, dial_hosts};
 use crate::control::MessageSender;
-use crate::protocol::ExcludePatterns;
 use crate::pulse::SilenceWatch;
 use crate::receiver::ReceiveOptions;
 use crate::root::FolderRoot;
@@ -10,6 +9,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
+
+use crate::protocol::ExcludePatterns;
 
 fn receiver(folder: &Path, pulse: &Arc<SilenceWatch>) -> Arc<FileReceiver> {
     let options = ReceiveOptions {

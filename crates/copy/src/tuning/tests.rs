@@ -1,7 +1,6 @@
 use super::*;
 use crate::common::TransferContext;
 use crate::control::MessageSender;
-use crate::protocol::{ExcludePatterns, FileChunks};
 use crate::pulse::SilenceWatch;
 use crate::queue::{ChunkJob, NextWork};
 use crate::quic::{QuicListener, dial_quic};
@@ -9,6 +8,8 @@ use fullpipe_record::Change as RecordChange;
 use fullpipe_units::SegCount;
 use std::io::Read;
 use std::time::Duration;
+
+use crate::protocol::{ExcludePatterns, FileChunks};
 
 /// A maximum of buffers, as in the third batch of the OCI experiments.
 const WIDE: ByteCount = ByteCount::new(24_500_000);

@@ -1,6 +1,5 @@
 use std::cmp::Reverse;
 
-use crate::tcp::{AckSegment, SegmentBurst};
 use fullpipe_link::{Train, take_first};
 use fullpipe_units::{ByteCount, Time};
 
@@ -11,6 +10,7 @@ use crate::datagrams::DatagramStream;
 use crate::division::DividedTransfer;
 use crate::flow::SimulatedFlow;
 use crate::packet::{PacketContent, SimulatedPacket};
+use crate::tcp::{AckSegment, SegmentBurst};
 
 impl Simulation {
     pub(super) fn deliver_packet(&mut self, packet: SimulatedPacket) {

@@ -1,7 +1,6 @@
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use crate::tcp::{HostClock, Receiver, Sender};
 use fullpipe_link::{DirectionCounters, LinkDirection, Train, packets_within};
 use fullpipe_model::datagrams;
 use fullpipe_record::{Request, Transport};
@@ -18,6 +17,7 @@ use crate::flow::{SimulatedFlow, WAKES_WITHIN};
 use crate::packet::SimulatedPacket;
 use crate::program::{ReceivingProgram, SendingProgram};
 use crate::sampling::TransferSampler;
+use crate::tcp::{HostClock, Receiver, Sender};
 use crate::{NotModelled, SimulationPlan, TrainGranularity, TransferDivision, load_duration};
 
 /// The first connection begins within so much of when it may: a program takes part of a

@@ -1,8 +1,9 @@
 use super::*;
-use crate::protocol::bytes::MAX_SENTENCE;
-use crate::protocol::{EntryKind, ExtendedAttributes, FileIdentity, ModificationTime};
 use fullpipe_units::ByteCount;
 use proptest::prelude::*;
+
+use crate::protocol::bytes::MAX_SENTENCE;
+use crate::protocol::{EntryKind, ExtendedAttributes, FileIdentity, ModificationTime};
 
 fn path(text: &str) -> EntryPath {
     EntryPath::new(text).unwrap()

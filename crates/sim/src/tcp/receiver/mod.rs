@@ -7,14 +7,15 @@ mod tuning;
 use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{ByteCount, Span, Time};
 
-use crate::tcp::clock::{HostClock, TimestampValue};
-use crate::tcp::figures::{bytes, segments};
-use crate::tcp::packet::{AckSegment, SegmentBurst};
-use crate::tcp::rate::RoundTrip;
 use answer::MAX_DELAY;
 use reassembly::Reassembly;
 pub use tuning::AutotuningRules;
 use tuning::BufferTuning;
+
+use crate::tcp::clock::{HostClock, TimestampValue};
+use crate::tcp::figures::{bytes, segments};
+use crate::tcp::packet::{AckSegment, SegmentBurst};
+use crate::tcp::rate::RoundTrip;
 
 /// `TCP_MAX_QUICKACKS`.
 const MAX_QUICK: u64 = 16;

@@ -1,7 +1,8 @@
 use super::losses::MarkedLosses;
 use super::*;
-use crate::tcp::rate::DeliveryRate;
 use proptest::prelude::*;
+
+use crate::tcp::rate::DeliveryRate;
 
 fn sent(at: u64) -> SentRecord {
     DeliveryRate::default().record_sent_segment(at, true)

@@ -10,6 +10,11 @@ mod timers;
 
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
+pub use buffer::BufferRoom;
+use buffer::SendBuffer;
+use chrono::LimitChronograph;
+use timers::SenderTimer;
+
 use crate::tcp::clock::{HostClock, TimestampValue};
 use crate::tcp::control::{
     Bbr, BbrSituation, CongestionControl, ControlState, Cubic, RecoveryPhase,
@@ -20,10 +25,6 @@ use crate::tcp::rack::{AckTally, RackState};
 use crate::tcp::rate::{DeliveryRate, RateSample, RoundTrip};
 use crate::tcp::scoreboard::Scoreboard;
 use crate::tcp::window::{CongestionWindow, ConnectionMoment};
-pub use buffer::BufferRoom;
-use buffer::SendBuffer;
-use chrono::LimitChronograph;
-use timers::SenderTimer;
 
 /// Least round-trip times count for 300 s (`tcp_min_rtt_wlen`).
 const MIN_RTT_SECONDS: u64 = 300;
