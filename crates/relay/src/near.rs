@@ -317,31 +317,23 @@ impl FarConnectionPool {
     ) -> io::Result<FarConnection> {
         let waited = self.take_idle();
         self.start_calls();
-        let FarConnection {
-            mut peer,
-            compress,
-            window,
-        } = match waited {
+        let mut ready = match waited {
             Some(ready) => ready,
             None => self.wait_for_call(client, CONNECT_DEADLINE).await?,
         };
         let text = TargetRequest {
             target: target.clone(),
-            compress,
+            compress: ready.compress,
         }
         .to_bytes();
         let length = u8::try_from(text.len())
             .map_err(|_| io::Error::other("the target's name is too long"))?;
-        let request = [&[length][..], &text, &peer.tag_text(&text)].concat();
-        peer.control.send_bytes(&request).await?;
-        if let Some(window) = window {
-            window.release_window(&peer);
+        let request = [&[length][..], &text, &ready.peer.tag_text(&text)].concat();
+        ready.peer.control.send_bytes(&request).await?;
+        if let Some(window) = ready.window.take() {
+            window.release_window(&ready.peer);
         }
-        Ok(FarConnection {
-            peer,
-            compress,
-            window: None,
-        })
+        Ok(ready)
     }
 
     /// Closes the connections that wait: the far relay does not answer on one of them.
