@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use fullpipe_load::{
+use crate::engine::{
     RunningTransfer, SenderSockets, StorageFailure, StreamCount, StreamRole, StreamTotals,
     TransferTotals,
 };
@@ -13,7 +13,28 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::machine::MachineWatch;
-use crate::so_far::{StreamSnapshot, TestSnapshot};
+
+/// The counts of a test under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestSnapshot {
+    /// Time of the counts, since data began to flow.
+    pub at: Span,
+    /// Last round-trip time of an echo request, or the kernel's estimate for the first connection
+    /// if none was answered.
+    pub rtt: Option<Span>,
+    /// The streams, in their order.
+    pub streams: Vec<StreamSnapshot>,
+}
+
+/// The counts of a stream under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamSnapshot {
+    /// Direction, seen from this end.
+    pub direction: Direction,
+    /// Payload so far: acknowledged bytes of a TCP stream that this end sends, or else what the
+    /// program wrote or read.
+    pub bytes: ByteCount,
+}
 
 /// Counts up to a moment.
 #[derive(Debug, Clone, PartialEq)]

@@ -235,9 +235,7 @@ const PLAN: &[Member] = &[
     Member::pure(3, "sim"),
     Member::new(3, "store"),
     Member::new(3, "host"),
-    Member::new(3, "load"),
     Member::new(4, "control"),
-    Member::new(4, "route"),
     Member::new(4, "observe"),
     Member::new(4, "lab"),
     Member::new(4, "report"),
@@ -261,7 +259,7 @@ const ATTIC: u8 = u8::MAX;
 const MAY_BE_UNSAFE: &str = "sys";
 
 /// The crates that produce records: a verdict must follow from a record alone, and a report too.
-const MEASURES: [&str; 6] = ["load", "control", "route", "observe", "probe", "trace"];
+const MEASURES: [&str; 4] = ["control", "observe", "probe", "trace"];
 
 /// Libraries that a pure crate may not use.
 const IMPURE: [&str; 5] = ["rustix", "libc", "socket2", "tokio", "tracing"];

@@ -5,9 +5,9 @@ use std::io;
 use std::net::{SocketAddr, TcpStream as StdTcpStream};
 use std::time::Duration;
 
+use crate::engine::{PlannedStream, RunningTransfer, StreamChannel, StreamRole, TransferPlan};
 use fullpipe_iperf::MAX_TEST;
 use fullpipe_iperf::iperf2::{ANSWER, Iperf2Header, Iperf2TestKind};
-use fullpipe_load::{PlannedStream, RunningTransfer, StreamChannel, StreamRole, TransferPlan};
 use fullpipe_record::Request;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::SockRef;

@@ -26,6 +26,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::engine::{StorageConfig, StreamChannel};
 use fullpipe_control::{
     ControlConnection, HANDSHAKE, LoginAuthenticator, PendingPlace, PinnedHandover, RefusalCounts,
     RefusedConnections, TlsIdentity, begins_pinned_tls, canonical_address,
@@ -34,7 +35,6 @@ use fullpipe_iperf::{
     CallerKind, DEFAULT_PORT, ErrorNumber, ServerNonce, SharedKey, StateByte, TestCookie,
     TestError, TestRefusal, Timeouts, data_connections,
 };
-use fullpipe_load::{StorageConfig, StreamChannel};
 use fullpipe_record::{Measurement, Request};
 use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};

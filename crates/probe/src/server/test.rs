@@ -5,6 +5,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use crate::engine::{
+    PlannedStream, RunningTransfer, StorageFailure, StreamChannel, StreamCount, TransferPlan,
+    apply_options, read_back,
+};
+use crate::route::caller_handshake;
 use fullpipe_control::{
     ControlConnection, LoginAttempt, LoginAuthenticator, StalledBytes, canonical_address,
     client_prefix, unix_seconds,
@@ -14,15 +19,10 @@ use fullpipe_iperf::{
     ErrorNumber, KeyCheck, ServerAction, ServerOutput, ServerSession, StateByte, TestCookie,
     TestParameters, TestRefusal, TestResults, data_connections, direction_of,
 };
-use fullpipe_load::{
-    PlannedStream, RunningTransfer, StorageFailure, StreamChannel, StreamCount, TransferPlan,
-    apply_options, read_back,
-};
 use fullpipe_record::{
     Direction, EndReport, HostIdentity, HostSettings, Interval, Measurement, Peer, Request,
     ResolvedRequest, RttReport, SocketReadback, TcpInfo, Transport, Validity,
 };
-use fullpipe_route::caller_handshake;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use socket2::SockRef;
 use tokio::sync::{mpsc, watch};
@@ -39,8 +39,10 @@ use super::{POLL_INTERVAL, ServerEvent, TestFailure, TestServer, random_nonce};
 use crate::client::{ConnectedTest, segment_size};
 use crate::machine::{self, MachineSampler};
 use crate::progress::{CountedTransfer, FinishedTransfer, stream_role};
-use crate::results::{as_stated, direction_summary, results_of, stream_summaries};
-use crate::summary::{new_id, run_totals, start_date, this_host};
+use crate::results::{
+    as_stated, direction_summary, new_id, results_of, run_totals, start_date, stream_summaries,
+    this_host,
+};
 
 /// Number of samples that all tests share, about 25 MB; each test keeps at least
 /// [`MAX_REPORT_SAMPLES`].

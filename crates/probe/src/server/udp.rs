@@ -12,11 +12,11 @@ use std::net::{SocketAddr, UdpSocket as StdUdpSocket};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::echo::{echo_reply, echo_test};
+use crate::engine::StreamChannel;
 use fullpipe_control::canonical_address;
 use fullpipe_iperf::iperf2::{Iperf2Datagram, Iperf2Header, Iperf2Report, Iperf2TestKind};
 use fullpipe_iperf::{DatagramCaller, JitterEstimate, classify_first_datagram, udp};
-use fullpipe_load::StreamChannel;
-use fullpipe_route::{echo_reply, echo_test};
 use fullpipe_sys::{TimestampedMessage, receive_arrival, stamp_passages};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
