@@ -245,9 +245,7 @@ const PLAN: &[Member] = &[
     Member::new(5, "copy"),
     Member::new(6, "experiment"),
     Member::new(6, "live"),
-    Member::new(7, "compare"),
-    Member::new(7, "sweep"),
-    Member::new(8, "fullpipe"),
+    Member::new(7, "fullpipe"),
     Member::new(ATTIC, "testkit"),
     Member::new(ATTIC, "bench"),
 ];

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_campaign::CampaignPlan;
+use fullpipe_experiment::{PendingRuns, RunningSweep, SweepMeasurer};
 use fullpipe_record::{
     Content, DailyHours, DeviceCounts, Document, EndReport, Measurement, Peer, Request, RttMethod,
     RttReport, Summary, SweepPlan, SweepReason, SweepReport, SweepRunRecord, Validity,
 };
 use fullpipe_store::{ArchiveLocation, DocumentFilter, NewDocument, Store};
-use fullpipe_sweep::{PendingRuns, RunningSweep, SweepMeasurer};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-use crate::program::TransferProgram;
+use super::program::TransferProgram;
 
 /// A participant of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]

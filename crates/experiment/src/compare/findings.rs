@@ -3,7 +3,7 @@
 use fullpipe_record::{Limit, ProgramBatch, ProgramRow};
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::transfer::NEAR;
+use super::transfer::NEAR;
 
 /// Share of the fastest program's rate below which a program is held back by something of its own.
 const HELD_BACK: f64 = 0.5;
@@ -262,14 +262,14 @@ fn growth_factor([least, most]: [BitRate; 2]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_experiment::Interrupt;
+    use crate::target::Interrupt;
     use fullpipe_record::HostSettings;
     use fullpipe_scenario::Scenario;
     use fullpipe_units::ByteCount;
     use std::sync::atomic::AtomicBool;
 
-    use crate::rounds::program_row;
-    use crate::transfer::PredictedTransfer;
+    use super::super::rounds::program_row;
+    use super::super::transfer::PredictedTransfer;
 
     fn batch(rates: &[(&str, u64)]) -> ProgramBatch {
         let row = |(program, mbps): &(&str, u64)| ProgramRow {

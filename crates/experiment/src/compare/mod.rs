@@ -10,12 +10,12 @@
 //! end with it, however that comes. Files elsewhere are in a folder that a script of its own
 //! removes.
 
-mod compare;
 mod error;
 mod figures;
 mod findings;
 mod folder;
 mod hosts;
+mod in_lab;
 mod local;
 mod participant;
 mod prediction;
@@ -27,7 +27,7 @@ mod servers;
 mod simulation;
 mod transfer;
 
-pub use compare::{ComparisonRequest, compare_programs};
 pub use error::CompareError;
+pub use in_lab::{ComparisonRequest, compare_programs};
 pub use program::TransferProgram;
 pub use servers::{RemoteServers, compare_with_servers};

@@ -1,9 +1,9 @@
 //! Sweeps that are kept in the archive, ended and opened again.
 
 use fullpipe_campaign::{CampaignPlan, CampaignStep};
+use fullpipe_experiment::{KeptError, KeptSweep};
 use fullpipe_record::{Content, Document, SweepPlan, SweepReason, SweepRun, SweepRunRecord};
 use fullpipe_store::{ArchiveLocation, DocumentFilter, NewDocument, Store};
-use fullpipe_sweep::{KeptError, KeptSweep};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use jiff::Timestamp;
 use tempfile::TempDir;

@@ -5,15 +5,15 @@
 
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_experiment::Interrupt;
+use crate::target::Interrupt;
 use fullpipe_record::{HostSettings, ProgramRow};
 use fullpipe_scenario::Scenario;
 use fullpipe_units::{BitRate, ByteCount, median};
 
-use crate::findings::is_near;
-use crate::program::TransferProgram;
-use crate::rounds::program_row;
-use crate::transfer::PredictedTransfer;
+use super::findings::is_near;
+use super::program::TransferProgram;
+use super::rounds::program_row;
+use super::transfer::PredictedTransfer;
 
 /// A step of a scenario, a program, and its steady rates in Mbit/s, one of each run.
 type Recorded<'r> = (&'r str, TransferProgram, &'r [f64]);
@@ -161,12 +161,12 @@ fn count_near_predictions(scenario: &str, recorded: &[Recorded<'_>]) -> usize {
 
 #[test]
 fn what_was_measured_over_paths_of_known_limits_is_near_what_is_predicted() {
-    let scenario = include_str!("../../../scenarios/comparisons/planted-limits.toml");
+    let scenario = include_str!("../../../../scenarios/comparisons/planted-limits.toml");
     assert_eq!(count_near_predictions(scenario, PLANTED), PLANTED.len());
 }
 
 #[test]
 fn what_was_measured_under_three_batches_of_buffers_is_near_what_is_predicted() {
-    let scenario = include_str!("../../../scenarios/comparisons/oci-applications.toml");
+    let scenario = include_str!("../../../../scenarios/comparisons/oci-applications.toml");
     assert_eq!(count_near_predictions(scenario, OCI), OCI.len());
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use fullpipe_experiment::Interrupt;
+use crate::target::Interrupt;
 use fullpipe_lab::{Backend, Host, Lab, LabPlan, ProgramOutput};
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{
@@ -9,17 +9,17 @@ use fullpipe_record::{
 use fullpipe_scenario::Scenario;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::error::CompareError;
-use crate::figures::{
+use super::error::CompareError;
+use super::figures::{
     add_transfer_figures, failed_run, not_ended, not_intact, nothing_watched, parse_diagnosis,
 };
-use crate::findings::batch_findings;
-use crate::folder::{FolderMedium, TransferFolder};
-use crate::hosts::{PreparedHosts, ProgramEnd, last_line};
-use crate::participant::Participant;
-use crate::program::{TransferProgram, version_of_iperf3};
-use crate::rounds::{ComparisonRounds, program_rows};
-use crate::transfer::PredictedTransfer;
+use super::findings::batch_findings;
+use super::folder::{FolderMedium, TransferFolder};
+use super::hosts::{PreparedHosts, ProgramEnd, last_line};
+use super::participant::Participant;
+use super::program::{TransferProgram, version_of_iperf3};
+use super::rounds::{ComparisonRounds, program_rows};
+use super::transfer::PredictedTransfer;
 
 /// A transfer that takes longer than this many times what its prediction says is ended.
 const MAX_SLOWNESS: f64 = 20.0;

@@ -1,6 +1,6 @@
 //! Sweeps over windows and streams: a plan and something that measures in, the knee out.
 //!
-//! `fullpipe-campaign` decides which run is next. This room carries it out, and hands over each run
+//! `fullpipe-campaign` decides which run is next. This module carries it out, and hands over each run
 //! to be kept before the next begins, so that a sweep that was ended goes on with the very run that
 //! it would have made.
 

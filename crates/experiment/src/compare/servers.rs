@@ -1,6 +1,6 @@
 //! Programs against servers that are there already: this host and another one.
 
-use fullpipe_experiment::Interrupt;
+use crate::target::Interrupt;
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_lab::Host;
 use fullpipe_record::event::ProgramMoved;
@@ -10,21 +10,21 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::compare::{
-    ComparisonRequest, not_installed, prediction_of, require_results, select_programs,
-};
-use crate::error::CompareError;
-use crate::figures::{
+use super::error::CompareError;
+use super::figures::{
     add_transfer_figures, failed_run, last_words, not_ended, not_intact, nothing_watched,
     parse_diagnosis,
 };
-use crate::findings::batch_findings;
-use crate::folder::TransferFolder;
-use crate::local::{self, LocalProgramEnd};
-use crate::participant::{Participant, fill_placeholders};
-use crate::program::{TransferProgram, copy_command, version_of_iperf3, with_full_path};
-use crate::rounds::{ComparisonRounds, program_rows};
-use crate::transfer::PredictedTransfer;
+use super::findings::batch_findings;
+use super::folder::TransferFolder;
+use super::in_lab::{
+    ComparisonRequest, not_installed, prediction_of, require_results, select_programs,
+};
+use super::local::{self, LocalProgramEnd};
+use super::participant::{Participant, fill_placeholders};
+use super::program::{TransferProgram, copy_command, version_of_iperf3, with_full_path};
+use super::rounds::{ComparisonRounds, program_rows};
+use super::transfer::PredictedTransfer;
 
 /// The other host, and what it offers.
 #[derive(Debug, Clone)]

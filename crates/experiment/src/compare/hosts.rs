@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use fullpipe_experiment::Interrupt;
+use crate::target::Interrupt;
 use fullpipe_lab::{Host, Lab, ProgramOutput, ProgramStdio};
 use fullpipe_record::HostSettings;
 use fullpipe_units::ByteCount;
 
-use crate::error::CompareError;
-use crate::figures::last_words;
-use crate::folder::TransferFolder;
-use crate::participant::{Participant, fill_placeholders};
-use crate::program::{COPY, SOURCE, TransferProgram};
+use super::error::CompareError;
+use super::figures::last_words;
+use super::folder::TransferFolder;
+use super::participant::{Participant, fill_placeholders};
+use super::program::{COPY, SOURCE, TransferProgram};
 
 /// Makes the keys, configurations and the file.
 const PREPARE: &str = include_str!("prepare.sh");

@@ -12,9 +12,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::course::sweep_load;
-use crate::device::{DeviceReading, sweep_device};
-use crate::prepare::{idle_rtt, run_request, wall_time};
+use super::course::sweep_load;
+use super::device::{DeviceReading, sweep_device};
+use super::prepare::{idle_rtt, run_request, wall_time};
 
 /// Samples of each end that are kept with a run.
 const KEPT_SAMPLES: usize = 200;

@@ -1,7 +1,7 @@
 use super::*;
 use std::sync::atomic::AtomicBool;
 
-use crate::folder::FolderMedium;
+use super::super::folder::FolderMedium;
 
 fn servers() -> RemoteServers {
     let urls = vec!["ftp://x/y".to_owned(), "https://x/z".to_owned()];

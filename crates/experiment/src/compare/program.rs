@@ -9,7 +9,7 @@ use fullpipe_record::HostSettings;
 use fullpipe_sim::TransferDivision;
 use fullpipe_units::ByteCount;
 
-use crate::local::printed_by;
+use super::local::printed_by;
 
 /// The file that is moved, at the host of a lab that sends it.
 pub(crate) const SOURCE: &str = "/run/compare/from/file";

@@ -1,14 +1,14 @@
 //! The steady rate of a program: of its TCP connections, and of what it keeps above TCP.
 
-use fullpipe_experiment::Interrupt;
+use crate::target::Interrupt;
 use fullpipe_model::kernel::{asked_rate, send_buffer};
 use fullpipe_model::predict;
 use fullpipe_record::{Limit, ProgramPrediction, Request, Writer};
 use fullpipe_units::BitRate;
 
-use crate::program::TransferProgram;
-use crate::simulation::SimulatedProgram;
-use crate::transfer::{Limited, NEAR, PredictedTransfer, blocking_request};
+use super::program::TransferProgram;
+use super::simulation::SimulatedProgram;
+use super::transfer::{Limited, NEAR, PredictedTransfer, blocking_request};
 
 /// The predicted rate of a transfer without end.
 struct RateWithoutEnd {

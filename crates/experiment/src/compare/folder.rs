@@ -8,12 +8,12 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_experiment::Interrupt;
+use crate::target::Interrupt;
 use fullpipe_sys::ends_within;
 use fullpipe_units::ByteCount;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::error::CompareError;
+use super::error::CompareError;
 
 /// The shell script that makes the folder, and removes it when its input ends.
 const SCRIPT: &str = include_str!("folder.sh");

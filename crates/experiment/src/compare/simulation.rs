@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::thread;
 
+use crate::simulated::{Attendant, NamedPlan, simulate_attended};
+use crate::target::Interrupt;
 use fullpipe_copy::{AdaptationChange, CopyAdaptation};
-use fullpipe_experiment::{Attendant, Interrupt, NamedPlan, simulate_attended};
 use fullpipe_model::improvement::{LOSS_TOLERANT, can_tolerate_loss};
 use fullpipe_observe::{carries_data, last_data};
 use fullpipe_record::{
@@ -14,8 +15,8 @@ use fullpipe_record::{
 use fullpipe_sim::{Simulation, SimulationPlan};
 use fullpipe_units::{BitRate, ByteCount, Span, median};
 
-use crate::program::TransferProgram;
-use crate::transfer::{Limited, PredictedTransfer, blocking_request};
+use super::program::TransferProgram;
+use super::transfer::{Limited, PredictedTransfer, blocking_request};
 
 /// Transfers that are simulated.
 const COUNT: u16 = 19;

@@ -1,12 +1,12 @@
 //! The order of the transfers, and what a row takes from them.
 
-use fullpipe_experiment::Interrupt;
+use crate::target::Interrupt;
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{ProgramPrediction, ProgramRow, ProgramRun};
 use fullpipe_units::{BitRate, Midpoint, Ratio, Span, median};
 
-use crate::error::CompareError;
-use crate::participant::Participant;
+use super::error::CompareError;
+use super::participant::Participant;
 
 /// Attempts of a transfer until one is valid.
 const ATTEMPTS: usize = 3;
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicBool;
 
-    use crate::program::TransferProgram;
+    use super::super::program::TransferProgram;
 
     fn run(mbps: u64) -> ProgramRun {
         ProgramRun {

@@ -8,13 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_experiment::Interrupt;
+use crate::target::Interrupt;
 use fullpipe_lab::LastOutput;
 use fullpipe_sys::end_with_this_thread;
 use fullpipe_units::ByteCount;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::error::CompareError;
+use super::error::CompareError;
 
 /// Interval of the checks for an end or an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
