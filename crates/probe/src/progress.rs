@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::{
-    RunningTransfer, SenderSockets, StorageFailure, StreamCount, StreamRole, StreamTotals,
-    TransferTotals,
+    PlannedStream, RunningTransfer, SenderSockets, StorageFailure, StreamChannel, StreamCount,
+    StreamRole, StreamTotals, TransferTotals,
 };
 use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Machine, Request, Sample, StreamInterval, TcpInfo,
@@ -575,11 +575,25 @@ impl CountedTransfer {
 }
 
 /// Returns the role of this end in a stream of direction `way`, seen from here.
-pub(crate) fn stream_role(way: Direction) -> StreamRole {
+fn stream_role(way: Direction) -> StreamRole {
     match way {
         Direction::Upload | Direction::Both => StreamRole::Sender,
         Direction::Download => StreamRole::Receiver,
     }
+}
+
+/// Returns the streams of `channels`, each with the role of this end for its direction.
+pub(crate) fn planned_streams(
+    channels: impl IntoIterator<Item = StreamChannel>,
+    ways: &[Direction],
+) -> Vec<PlannedStream> {
+    let lanes = channels.into_iter().zip(ways);
+    lanes
+        .map(|(channel, way)| PlannedStream {
+            channel,
+            role: stream_role(*way),
+        })
+        .collect()
 }
 
 /// Returns the reason of an early end if every data connection broke.

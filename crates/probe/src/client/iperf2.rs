@@ -29,7 +29,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::SockRef;
 
 use super::placement::go_near;
-use super::summary::{round_trips, unmet_rate};
+use super::session::{round_trips, unmet_rate};
 use crate::destination::Destination;
 use crate::error::ProbeError;
 use crate::progress::all_broke;

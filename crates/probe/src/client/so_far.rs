@@ -1,8 +1,5 @@
 //! A test under way, as it is so far.
 
-use std::time::Instant;
-
-use fullpipe_record::{HostSettings, Request};
 use fullpipe_units::Span;
 
 /// Time between two snapshots that are reported.
@@ -14,31 +11,22 @@ const SO_FAR_PERIOD: Span = Span::from_secs(1);
 /// Samples of this end in the measurement of a test so far: of a longer test, they are thinned.
 pub(crate) const SO_FAR_SAMPLES: usize = 2_000;
 
-/// Schedule of the reports on a test under way, and what a measurement of it needs from before the
-/// test.
-pub(crate) struct ReportSchedule {
-    /// The load that was asked for.
-    pub(crate) asked: Request,
-    /// Time of the first connection attempt.
-    pub(crate) begun: Instant,
-    /// Settings of this host.
-    pub(crate) settings: HostSettings,
+/// Schedule of the reports on a test under way.
+pub(super) struct ReportSchedule {
     next_snapshot: Span,
     next_so_far: Span,
 }
 
-impl ReportSchedule {
-    pub(crate) fn new(asked: &Request, begun: Instant, settings: &HostSettings) -> Self {
-        let (next_snapshot, next_so_far) = (SNAPSHOT_PERIOD, SO_FAR_PERIOD);
+impl Default for ReportSchedule {
+    fn default() -> Self {
         Self {
-            asked: asked.clone(),
-            begun,
-            settings: settings.clone(),
-            next_snapshot,
-            next_so_far,
+            next_snapshot: SNAPSHOT_PERIOD,
+            next_so_far: SO_FAR_PERIOD,
         }
     }
+}
 
+impl ReportSchedule {
     /// Returns two marks, true if a snapshot and if a measurement is due, `elapsed` after data
     /// began to flow.
     pub(crate) fn take_due(&mut self, elapsed: Span) -> (bool, bool) {

@@ -1,19 +1,18 @@
 //! The counts of both ends as one measurement.
 
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use crate::echo::EchoResult;
 use crate::engine::StreamRole;
 use fullpipe_iperf::TestResults;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, HostSettings, Interval, LoadTime, Measurement, Peer, Placement,
-    Request, ResolvedRequest, RttReport, RttStats, Sample, SocketReadback, Steady, StreamSummary,
-    Summary, TcpInfo, Transport, Validity, find_steady, steady_of_receiver,
+    Buffer, Direction, EndReport, Interval, LoadTime, Measurement, Peer, Request, ResolvedRequest,
+    RttReport, RttStats, Sample, Steady, StreamSummary, Summary, TcpInfo, Transport, Validity,
+    find_steady, steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
-use crate::destination::Destination;
+use super::TestSession;
 use crate::progress::FinishedTransfer;
 use crate::results::{
     as_stated, direction_summary, new_id, run_totals, start_date, stream_summaries, this_host,
@@ -22,111 +21,66 @@ use crate::results::{
 /// Maximum number of notes of the other end that are shown.
 const MAX_NOTES: usize = 8;
 
-/// A test that is over.
-pub(crate) struct FinishedTest<'d> {
-    pub(crate) destination: &'d Destination,
-    pub(crate) address: SocketAddr,
-    /// The load that was asked for.
-    pub(crate) asked: Request,
-    /// The load that was carried out.
-    pub(crate) request: Request,
-    /// Time of the first connection attempt.
-    pub(crate) begun: Instant,
-    pub(crate) settings: HostSettings,
-    pub(crate) sockets: Vec<SocketReadback>,
+/// A test that is over, or as if it were.
+pub(super) struct FinishedTest<'s> {
+    pub(super) test: &'s TestSession<'s>,
     /// State of the control connection after the test.
-    pub(crate) control: Option<TcpInfo>,
+    pub(super) control: Option<TcpInfo>,
     /// Counts of this end.
-    pub(crate) finished: FinishedTransfer,
+    pub(super) finished: FinishedTransfer,
     /// Counts of the other end.
-    pub(crate) results: TestResults,
-    /// Report of the other end while data flowed.
-    pub(crate) stated: Option<EndReport>,
+    pub(super) results: TestResults,
     /// Round-trip times of echo requests, if any were answered.
-    pub(crate) taken: Option<EchoResult>,
-    /// Round-trip time of the control connection's handshake.
-    pub(crate) handshake: Option<Span>,
-    /// Time that it took to open the data connections.
-    pub(crate) setup: Option<Span>,
-    /// Processors of this end's data threads, if they were to be near the device.
-    pub(crate) placement: Option<Placement>,
-    pub(crate) intervals: Vec<Interval>,
-    pub(crate) interrupted: bool,
-    pub(crate) broken_off: Option<String>,
+    pub(super) echoes: Option<EchoResult>,
+    /// Round-trip time of the control connection's handshake, or a lesser one of an echo request.
+    pub(super) handshake: Option<Span>,
+    pub(super) intervals: Vec<Interval>,
+    pub(super) broken_off: Option<String>,
 }
 
 impl FinishedTest<'_> {
     /// Returns the measurement of the test.
-    pub(crate) fn into_measurement(self) -> Measurement {
-        let streams = stream_summaries(&self.finished, &self.results, self.request.transport);
+    pub(super) fn into_measurement(self) -> Measurement {
+        let test = self.test;
+        let streams = stream_summaries(&self.finished, &self.results, test.request.transport);
         let rtt = self.round_trips();
-        let mut summaries = self
-            .request
-            .data_directions()
-            .iter()
-            .map(|&way| self.direction_summary(way, &streams, rtt.idle));
-        let summary = summaries
-            .next()
-            .unwrap_or_else(|| self.direction_summary(Direction::Upload, &streams, rtt.idle));
-        let reverse = summaries.next();
-        drop(summaries);
-        let warnings = self.test_warnings();
-        let validity = Validity {
-            broken: self.unmet_rates(&streams),
-            ..Validity::default()
-        };
-        let started = start_date(&self.finished);
-        let peer = Peer {
-            host: self.destination.host.clone(),
-            address: self.address.to_string(),
-            speaks_fullpipe: self.far_report().is_some(),
-        };
-        let run = run_totals(self.begun, &self.finished, self.control.as_ref());
-        let local = EndReport {
-            host: Some(this_host()),
-            settings: Some(self.settings),
-            cpu: self.finished.rest.cpu,
-            sockets: self.sockets,
-            datagrams: self.finished.stream_datagrams(self.request.transport),
-            storage: self.finished.rest.storage,
-            placement: self.placement,
-            processors: self.finished.machine.processors,
-            device: self.finished.machine.device,
-            network: self.finished.machine.network,
-            samples: self.finished.rest.samples,
-            ..EndReport::default()
-        };
-        let plain = as_stated(&self.results);
-        let remote = match self.results.report.map(|report| *report).or(self.stated) {
-            Some(report) => EndReport {
-                output: plain.output,
-                ..report
-            },
-            None => plain,
-        };
+        let ways = test.request.data_directions();
         let measurement = Measurement {
             id: new_id(),
-            started,
-            setup: self.setup,
-            peer,
-            request: self.asked,
-            resolved: Some(ResolvedRequest::new(self.request)),
-            run: Some(run),
+            started: start_date(&self.finished),
+            setup: test.setup,
+            peer: Peer {
+                host: test.destination.host.clone(),
+                address: test.address.to_string(),
+                speaks_fullpipe: self.far_report().is_some(),
+            },
+            request: test.asked.clone(),
+            resolved: Some(ResolvedRequest::new(test.request.clone())),
+            run: Some(run_totals(
+                test.begun,
+                &self.finished,
+                self.control.as_ref(),
+            )),
             web100: None,
-            local,
-            remote,
+            summary: self.direction_summary(ways[0], &streams, rtt.idle),
+            reverse: ways
+                .get(1)
+                .map(|&way| self.direction_summary(way, &streams, rtt.idle)),
+            warnings: self.test_warnings(),
+            validity: Validity {
+                broken: self.unmet_rates(&streams),
+                ..Validity::default()
+            },
+            remote: remote_report(test, self.results),
+            local: local_report(test, self.finished),
             streams,
             intervals: self.intervals,
             rtt,
-            summary,
-            reverse,
             route: None,
             limit: None,
             capture: None,
-            interrupted: self.interrupted,
+            interrupted: test.interrupted,
             broken_off: self.broken_off,
-            warnings,
-            validity,
         };
         measurement.to_bounded()
     }
@@ -156,7 +110,7 @@ impl FinishedTest<'_> {
 
     /// Returns the report of the other end; if the test broke off, that up to then.
     fn far_report(&self) -> Option<&EndReport> {
-        self.results.report.as_deref().or(self.stated.as_ref())
+        self.results.report.as_deref().or(self.test.stated.as_ref())
     }
 
     /// Returns the time over which this end counted, or the other one if it `is_theirs`, by its own
@@ -170,6 +124,7 @@ impl FinishedTest<'_> {
     /// off, the other end's counts are not known.
     fn unmet_rates(&self, streams: &[StreamSummary]) -> Vec<String> {
         let directions = self
+            .test
             .request
             .data_directions()
             .iter()
@@ -181,7 +136,7 @@ impl FinishedTest<'_> {
                 .map(|stream| stream.sent)
                 .sum();
             let time = self.counting_time(way == Direction::Download);
-            unmet_rate(&self.request, way, sent, time)
+            unmet_rate(&self.test.request, way, sent, time)
         });
         unmet.collect()
     }
@@ -207,7 +162,7 @@ impl FinishedTest<'_> {
     }
 
     fn round_trips(&self) -> RttReport {
-        let way = self.request.data_directions()[0];
+        let way = self.test.request.data_directions()[0];
         let (from, to) = (self.finished.from.totals.at, self.finished.to.totals.at);
         let counted = self
             .best_samples(way)
@@ -216,7 +171,7 @@ impl FinishedTest<'_> {
             .filter(|sample| sample.at >= from);
         let within = counted.filter_map(|sample| sample.tcp.rtt).collect();
         round_trips(
-            self.taken.as_ref(),
+            self.echoes.as_ref(),
             (self.finished.origin, from, to),
             self.handshake,
             within,
@@ -226,7 +181,7 @@ impl FinishedTest<'_> {
     fn test_warnings(&self) -> Vec<String> {
         let mut warnings = self.buffer_warnings();
         warnings.extend(self.drop_warnings());
-        let omit = self.request.omit;
+        let omit = self.test.request.omit;
         let whole = Span::from_secs(omit.as_nanos().div_ceil(Span::from_secs(1).as_nanos()));
         if self.far_report().is_none() && whole != omit {
             warnings.push(format!(
@@ -250,7 +205,8 @@ impl FinishedTest<'_> {
     /// Returns how the kernel cut the buffers that were asked for.
     fn buffer_warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        if let (Buffer::Request(asked), Some(socket)) = (self.request.buffer, self.sockets.first())
+        if let (Buffer::Request(asked), Some(socket)) =
+            (self.test.request.buffer, self.test.sockets.first())
         {
             for (name, limit, got) in [
                 ("SO_SNDBUF", "wmem_max", socket.sndbuf),
@@ -270,7 +226,7 @@ impl FinishedTest<'_> {
     /// Returns how many datagrams each host itself dropped.
     fn drop_warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
-        let here = self.finished.stream_datagrams(self.request.transport);
+        let here = self.finished.stream_datagrams(self.test.request.transport);
         let there = self
             .far_report()
             .map_or(&[][..], |report| &report.datagrams);
@@ -290,11 +246,46 @@ impl FinishedTest<'_> {
     }
 }
 
+/// Returns the report of this end, with the counts of `finished`.
+fn local_report(test: &TestSession<'_>, finished: FinishedTransfer) -> EndReport {
+    EndReport {
+        host: Some(this_host()),
+        settings: Some(test.settings.clone()),
+        cpu: finished.rest.cpu,
+        sockets: test.sockets.clone(),
+        datagrams: finished.stream_datagrams(test.request.transport),
+        storage: finished.rest.storage,
+        placement: test.placement.clone(),
+        processors: finished.machine.processors,
+        device: finished.machine.device,
+        network: finished.machine.network,
+        samples: finished.rest.samples,
+        ..EndReport::default()
+    }
+}
+
+/// Returns the report of the other end: that in its `results`, or else the latest one while data
+/// flowed.
+fn remote_report(test: &TestSession<'_>, results: TestResults) -> EndReport {
+    let plain = as_stated(&results);
+    match results
+        .report
+        .map(|report| *report)
+        .or_else(|| test.stated.clone())
+    {
+        Some(report) => EndReport {
+            output: plain.output,
+            ..report
+        },
+        None => plain,
+    }
+}
+
 /// Returns why the sender of datagrams in the direction `way`, which `sent` so much in `time`, did
 /// not carry the load of `request`: it missed the rate by more than 1 %, and by more than a burst
 /// and 20 ms of it. `None` if it met the rate, there is none, or the test ends by bytes, whose time
 /// is not known as exactly.
-pub(crate) fn unmet_rate(
+pub(in crate::client) fn unmet_rate(
     request: &Request,
     way: Direction,
     sent: ByteCount,
@@ -355,7 +346,7 @@ fn steady_part(
 /// Returns the round-trip times of the echo requests in `taken`, during a load that began at
 /// `origin` and was counted between `from` and `to`; without `taken`, the estimates of the kernel:
 /// that of the `handshake`, and those `within` the load.
-pub(crate) fn round_trips(
+pub(in crate::client) fn round_trips(
     taken: Option<&EchoResult>,
     (origin, from, to): (Instant, Span, Span),
     handshake: Option<Span>,
