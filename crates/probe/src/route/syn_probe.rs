@@ -73,7 +73,7 @@ pub(crate) fn was_changed(socket: &SocketReadback, tcp: &TcpInfo) -> bool {
 }
 
 /// Returns the SYN as the routers on the way to the peer of another program's connection quote it,
-/// if the connection shows that a device changed its SYN; empty otherwise. See [`syn_quotes`].
+/// if the connection shows that a device changed its SYN; empty otherwise.
 pub fn changed_syn_quotes(
     connection: &SocketReadback,
     tcp: &TcpInfo,
