@@ -4,6 +4,7 @@
 mod advice;
 mod arguments;
 mod captures;
+mod compare;
 mod cross_traffic;
 mod difference;
 mod duration;
@@ -18,6 +19,7 @@ mod real;
 mod run;
 mod simulated;
 mod steps;
+mod sweep;
 mod target;
 mod virtual_target;
 mod what_if;
@@ -25,6 +27,10 @@ mod what_if;
 pub use advice::ranked_remedies;
 pub use arguments::measure_arguments;
 pub use captures::{KnownFacts, judge_capture, judge_captures, judge_files};
+pub use compare::{
+    CompareError, ComparisonRequest, RemoteServers, TransferProgram, compare_programs,
+    compare_with_servers,
+};
 pub use cross_traffic::{cross_traffic_phases, keep_cross_traffic};
 pub use difference::{
     NamedRuns, PairedSide, comparability_faults, compare_samples, forecast_pairs, run_pairs,
@@ -41,6 +47,10 @@ pub use simulated::{
     simulate_plan, simulate_summaries, simulate_traced,
 };
 pub use steps::{CaptureNumbers, CaptureTo, run_scenario, run_scenario_virtually};
+pub use sweep::{
+    KeptError, KeptSweep, PendingRuns, RunningSweep, SweepMeasurer, SweepWishes, light_request,
+    plan_sweep, predicted_grid_cost,
+};
 pub use target::{EndSettings, ExperimentTarget, Interrupt};
 pub use virtual_target::VirtualTarget;
 pub use what_if::{PastChange, PastOptions, PastTransfer};

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use fullpipe_calc::InputError;
 use fullpipe_control::ListenError;
-use fullpipe_experiment::ExperimentError;
+use fullpipe_experiment::{ExperimentError, KeptError};
 use fullpipe_host::{ApplyError, JournalError, SysctlError};
 use fullpipe_lab::LabError;
 use fullpipe_observe::WatchError;
@@ -12,7 +12,6 @@ use fullpipe_probe::ProbeError;
 use fullpipe_record::ErrorReport;
 use fullpipe_scenario::{FlagError, ScenarioError};
 use fullpipe_store::StoreError;
-use fullpipe_sweep::KeptError;
 use fullpipe_trace::CaptureError;
 
 /// Exit code of a program that failed, or whose result is invalid.

@@ -4,8 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_host::{SysctlTree, inspect_host};
-use fullpipe_load::thin_out;
-use fullpipe_record::{ConnectionSamples, HostSettings, Sample};
+use fullpipe_record::{ConnectionSamples, HostSettings, Sample, thin_out_snapshots};
 use fullpipe_sys::{ConnectionTable, NetNamespace, TcpConnection, fixed_buffers};
 use fullpipe_units::{ByteCount, Span};
 
@@ -277,7 +276,7 @@ pub fn watch_others(
         }
         snapshots = snapshots.wrapping_add(1);
         if watch.samples.len() > MAX_SAMPLES {
-            thin_out(&mut watch.samples);
+            thin_out_snapshots(&mut watch.samples);
             period *= 2;
         }
         if stop(watch.current_progress(&settings)) || watch.is_over() {

@@ -4,11 +4,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crate::echo::EchoProber;
+use crate::engine::LocalEndpoint;
 use fullpipe_control::{ClientLogin, TlsTrust};
 use fullpipe_iperf::SharedKey;
-use fullpipe_load::LocalEndpoint;
 use fullpipe_record::IpVersion;
-use fullpipe_route::EchoProber;
 use fullpipe_units::Span;
 
 use crate::error::ProbeError;

@@ -2,8 +2,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::engine::PrepareError;
 use fullpipe_control::ListenError;
-use fullpipe_load::PrepareError;
 use fullpipe_units::Span;
 use thiserror::Error;
 
@@ -78,9 +78,6 @@ pub enum ProbeError {
     /// This host lacks what was asked for.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
-    /// The route to the target cannot be traced.
-    #[error(transparent)]
-    Trace(#[from] fullpipe_route::TraceError),
     /// A setting of this host cannot be read.
     #[error(transparent)]
     Settings(#[from] fullpipe_host::SysctlError),

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use fullpipe_load::{
-    RunningTransfer, SenderSockets, StorageFailure, StreamCount, StreamRole, StreamTotals,
-    TransferTotals,
+use crate::engine::{
+    PlannedStream, RunningTransfer, SenderSockets, StorageFailure, StreamChannel, StreamCount,
+    StreamRole, StreamTotals, TransferTotals,
 };
 use fullpipe_record::{
     Datagrams, Direction, EndReport, Interval, Machine, Request, Sample, StreamInterval, TcpInfo,
@@ -13,7 +13,28 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::machine::MachineWatch;
-use crate::so_far::{StreamSnapshot, TestSnapshot};
+
+/// The counts of a test under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestSnapshot {
+    /// Time of the counts, since data began to flow.
+    pub at: Span,
+    /// Last round-trip time of an echo request, or the kernel's estimate for the first connection
+    /// if none was answered.
+    pub rtt: Option<Span>,
+    /// The streams, in their order.
+    pub streams: Vec<StreamSnapshot>,
+}
+
+/// The counts of a stream under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamSnapshot {
+    /// Direction, seen from this end.
+    pub direction: Direction,
+    /// Payload so far: acknowledged bytes of a TCP stream that this end sends, or else what the
+    /// program wrote or read.
+    pub bytes: ByteCount,
+}
 
 /// Counts up to a moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -554,11 +575,25 @@ impl CountedTransfer {
 }
 
 /// Returns the role of this end in a stream of direction `way`, seen from here.
-pub(crate) fn stream_role(way: Direction) -> StreamRole {
+fn stream_role(way: Direction) -> StreamRole {
     match way {
         Direction::Upload | Direction::Both => StreamRole::Sender,
         Direction::Download => StreamRole::Receiver,
     }
+}
+
+/// Returns the streams of `channels`, each with the role of this end for its direction.
+pub(crate) fn planned_streams(
+    channels: impl IntoIterator<Item = StreamChannel>,
+    ways: &[Direction],
+) -> Vec<PlannedStream> {
+    let lanes = channels.into_iter().zip(ways);
+    lanes
+        .map(|(channel, way)| PlannedStream {
+            channel,
+            role: stream_role(*way),
+        })
+        .collect()
 }
 
 /// Returns the reason of an early end if every data connection broke.

@@ -1,9 +1,12 @@
 //! The results of this end in the form that is sent to the other end, and the summaries of both.
 
+use std::time::Instant;
+
+use crate::engine::StreamCount;
 use fullpipe_iperf::{DatagramCounts, ServerOutput, StreamResult, TestResults};
-use fullpipe_load::StreamCount;
 use fullpipe_record::{
-    Datagrams, Direction, EndReport, SocketReadback, StreamSummary, Summary, Transport,
+    Datagrams, Direction, EndReport, HostIdentity, RunTotals, SocketReadback, StreamSummary,
+    Summary, TcpInfo, Transport,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -193,5 +196,56 @@ fn datagrams_sent(sends: bool, here: StreamCount, there: Option<&StreamResult>) 
         Some(here.datagrams_sent)
     } else {
         Some(there?.datagrams.counted_datagrams().packets)
+    }
+}
+
+/// Returns the time at which data began to flow, by the wall clock as it was then; empty if that
+/// cannot be written as a date.
+pub(crate) fn start_date(finished: &FinishedTransfer) -> String {
+    let stamp = jiff::Timestamp::try_from(finished.wall_start).ok();
+    stamp.map_or_else(String::new, |stamp| format!("{stamp:.3}"))
+}
+
+/// Returns the identifier of a measurement that is over now.
+pub(crate) fn new_id() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+/// Returns the identity of this host.
+pub(crate) fn this_host() -> HostIdentity {
+    let names = rustix::system::uname();
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    HostIdentity {
+        name: names.nodename().to_string_lossy().into_owned(),
+        kernel: names.release().to_string_lossy().into_owned(),
+        boot_id: boot_id.map(|id| id.trim().to_owned()),
+        program: Some(env!("CARGO_PKG_VERSION").to_owned()),
+    }
+}
+
+/// Returns the payload that the connections of `finished` and its `control` connection moved at
+/// this end, and the time since `begun`.
+pub(crate) fn run_totals(
+    begun: Instant,
+    finished: &FinishedTransfer,
+    control: Option<&TcpInfo>,
+) -> RunTotals {
+    let streams = finished.ways.iter().zip(&finished.rest.totals.streams);
+    let [written, read] = [Direction::Upload, Direction::Download].map(|way| {
+        let its = streams.clone().filter(|(its, _)| **its == way);
+        its.map(|(_, count)| count.bytes).sum()
+    });
+    let carried = control.and_then(|control| {
+        if finished.ways.contains(&Direction::Upload) {
+            Some(finished.rest.sent_on.carried_bytes()? + control.bytes_sent?)
+        } else {
+            Some(read + control.bytes_received?)
+        }
+    });
+    RunTotals {
+        wall: begun.elapsed().into(),
+        written,
+        read,
+        carried,
     }
 }

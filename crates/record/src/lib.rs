@@ -124,7 +124,7 @@ pub use sweep::{
     SweepForecast, SweepLoad, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun,
     SweepRunRecord, SweepShape, SweepTraffic,
 };
-pub use thinning::{MAX_SAMPLES, Thinning};
+pub use thinning::{MAX_SAMPLES, Thinning, thin_out_snapshots};
 pub use time_account::{ConnectionSamples, TimeAccount, TransferTimeShare, TransferTimeUse};
 pub use truth::{DirectionTruth, EditTruth, Fate, PacketTruth, PathTruth, SegmentTruth};
 pub use verdict::{

@@ -89,6 +89,18 @@ impl Thinning {
     }
 }
 
+/// Drops every second snapshot; the samples of one snapshot have the same time.
+pub fn thin_out_snapshots(samples: &mut Vec<Sample>) {
+    let (mut latest, mut keeps) = (None, false);
+    samples.retain(|sample| {
+        if latest != Some(sample.at) {
+            latest = Some(sample.at);
+            keeps = !keeps;
+        }
+        keeps
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +147,16 @@ mod tests {
             .filter(|sample| sample.at <= rule.ramp_until)
             .count();
         assert!(in_ramp * 3 > kept.len(), "{in_ramp} of {}", kept.len());
+    }
+
+    #[test]
+    fn whole_snapshots_go_and_whole_snapshots_stay() {
+        let mut all = samples(3, 5);
+        thin_out_snapshots(&mut all);
+        let left: Vec<Span> = all.iter().map(|sample| sample.at).collect();
+        assert_eq!(
+            left,
+            [0, 0, 0, 100, 100, 100, 200, 200, 200].map(Span::from_millis)
+        );
     }
 }

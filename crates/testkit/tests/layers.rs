@@ -266,9 +266,7 @@ const PLAN: &[Member] = &[
     Member::pure(3, "sim"),
     Member::new(3, "store"),
     Member::new(3, "host"),
-    Member::new(3, "load"),
     Member::new(4, "control"),
-    Member::new(4, "route"),
     Member::new(4, "observe"),
     Member::new(4, "lab"),
     Member::new(4, "report"),
@@ -278,9 +276,7 @@ const PLAN: &[Member] = &[
     Member::new(5, "copy"),
     Member::new(6, "experiment"),
     Member::new(6, "live"),
-    Member::new(7, "compare"),
-    Member::new(7, "sweep"),
-    Member::new(8, "fullpipe"),
+    Member::new(7, "fullpipe"),
     Member::new(ATTIC, "testkit"),
     Member::new(ATTIC, "bench"),
 ];
@@ -292,7 +288,7 @@ const ATTIC: u8 = u8::MAX;
 const MAY_BE_UNSAFE: &str = "sys";
 
 /// The crates that produce records: a verdict must follow from a record alone, and a report too.
-const MEASURES: [&str; 6] = ["load", "control", "route", "observe", "probe", "trace"];
+const MEASURES: [&str; 4] = ["control", "observe", "probe", "trace"];
 
 /// Libraries that a pure crate may not use.
 const IMPURE: [&str; 5] = ["rustix", "libc", "socket2", "tokio", "tracing"];

@@ -1,6 +1,6 @@
 //! `fullpipe compare` and `fullpipe lab compare`: real programs side by side.
 
-use fullpipe_compare::{
+use fullpipe_experiment::{
     CompareError, ComparisonRequest, RemoteServers, TransferProgram, compare_programs,
     compare_with_servers,
 };

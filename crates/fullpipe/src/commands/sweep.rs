@@ -9,15 +9,15 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use fullpipe_experiment::{
+    KeptSweep, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep,
+    predicted_grid_cost,
+};
 use fullpipe_lab::{Backend, Lab, LabPlan};
 use fullpipe_live::{SweepPage, SweepUpdate};
 use fullpipe_record::{DailyHours, Path, SweepOrder, SweepPlan, SweepRun};
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_stats::campaign::{CampaignPlan, SweepGrid};
-use fullpipe_sweep::{
-    KeptSweep, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep,
-    predicted_grid_cost,
-};
 
 use super::load::{AccessArguments, ServerAddress, data_direction};
 use super::measure::{ask_question, require_whole, stays_here};

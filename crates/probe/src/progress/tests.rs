@@ -1,5 +1,5 @@
 use super::*;
-use fullpipe_load::{PlannedStream, StreamChannel, TransferPlan};
+use crate::engine::{PlannedStream, StreamChannel, TransferPlan};
 use std::net::{TcpListener, TcpStream};
 
 /// A test of a number of bytes at a very low rate once ended after two minutes without an

@@ -5,11 +5,11 @@ use std::io;
 use std::net::{SocketAddr, TcpStream as StdTcpStream};
 use std::time::Duration;
 
+use crate::engine::{PlannedStream, RunningTransfer, StreamChannel, StreamRole, TransferPlan};
 use fullpipe_iperf::MAX_TEST;
 use fullpipe_iperf::iperf2::{ANSWER, Iperf2Header, Iperf2TestKind};
-use fullpipe_load::{PlannedStream, RunningTransfer, StreamChannel, StreamRole, TransferPlan};
 use fullpipe_record::Request;
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{ByteCount, Span};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::monitor::{TransferBounds, TransferMonitor};
-use super::test::{TestTotals, bytes_of};
+use super::session::{TestTotals, bytes_of};
 use super::{POLL_INTERVAL, ServerEvent, TestFailure, TestServer, into_blocking};
 
 /// Receives and counts the data that `client` sends on a connection from which `first_bytes` have
@@ -86,12 +86,10 @@ pub(super) async fn receive_upload(
             "the connection broke: {error}"
         )));
     }
-    let bytes = received + first_bytes;
-    Ok(TestTotals {
-        bytes,
-        rate: BitRate::from_bytes_in(bytes, ended.totals.at.max(Span::from_nanos(1))),
-        measurement: None,
-    })
+    Ok(TestTotals::from_bytes(
+        received + first_bytes,
+        ended.totals.at,
+    ))
 }
 
 /// Returns the header of the client; `None` if its data ends first.

@@ -1,7 +1,7 @@
 //! The server: any number of tests at once, distinguished by their cookies.
 //!
 //! A new connection needs a permit of [`admission`]. It is then classified by its [`first_bytes`]:
-//! as a data connection of a test in the [`registry`], the control connection of a new [`test`], or
+//! as a data connection of a test in the [`registry`], the control connection of a new [`session`], or
 //! the upload of an [`iperf2`] client. It holds a permit as long as it is open, and every wait has
 //! a timeout.
 
@@ -14,9 +14,10 @@ mod listen;
 mod monitor;
 mod output;
 mod registry;
+mod session;
 mod stall;
 mod stream_listener;
-mod test;
+
 mod udp;
 
 use std::cell::{Cell, RefCell};
@@ -26,6 +27,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::engine::{StorageConfig, StreamChannel};
 use fullpipe_control::{
     ControlConnection, HANDSHAKE, LoginAuthenticator, PendingPlace, PinnedHandover, RefusalCounts,
     RefusedConnections, TlsIdentity, begins_pinned_tls, canonical_address,
@@ -34,7 +36,6 @@ use fullpipe_iperf::{
     CallerKind, DEFAULT_PORT, ErrorNumber, ServerNonce, SharedKey, StateByte, TestCookie,
     TestError, TestRefusal, Timeouts, data_connections,
 };
-use fullpipe_load::{StorageConfig, StreamChannel};
 use fullpipe_record::{Measurement, Request};
 use fullpipe_units::{ByteCount, Span};
 use socket2::{SockRef, TcpKeepalive};
@@ -50,9 +51,9 @@ use first_bytes::{FirstBytes, read_first_bytes};
 use listen::{listen_tcp, listen_udp};
 use monitor::TransferBounds;
 use registry::{AcceptedStream, CookieState, StreamSender, TestRegistry};
+use session::{ServedTest, TestTotals};
 use stall::StallBounds;
 use stream_listener::StreamListener;
-use test::{Test, TestTotals};
 
 pub use admission::{AdmissionQuota, ServerLimits};
 pub use events::ServerEvent;
@@ -507,8 +508,8 @@ impl TestServer {
         drop(pending);
         prepare_control(control.tcp_stream(), self.client_timeout);
         let streams = self.registry.borrow_mut().open_test(cookie, client.ip());
-        let ended = Test::new(Rc::clone(&self), client, cookie, control, streams)
-            .run()
+        let ended = ServedTest::new(Rc::clone(&self), client, cookie, control, streams)
+            .run_test()
             .await;
         self.registry.borrow_mut().close_test(cookie);
         self.report_end(client, ended);

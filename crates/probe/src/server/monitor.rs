@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
+use crate::engine::{StreamRole, TransferTotals};
 use fullpipe_control::{QUEUE_INTERVAL, QueueSample};
 use fullpipe_iperf::{ErrorNumber, TestRefusal};
-use fullpipe_load::{StreamRole, TransferTotals};
 use fullpipe_record::Sample;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -184,7 +184,7 @@ fn stream_progress(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fullpipe_load::StreamCount;
+    use crate::engine::StreamCount;
     use fullpipe_record::{Request, TcpInfo};
 
     const BOUNDS: fn() -> TransferBounds = || TransferBounds {

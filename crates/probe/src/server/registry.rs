@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use crate::engine::StreamChannel;
 use fullpipe_control::client_prefix;
 use fullpipe_iperf::{TestCookie, udp};
-use fullpipe_load::StreamChannel;
 use tokio::sync::mpsc;
 
 use super::admission::AdmissionPermit;

@@ -12,13 +12,13 @@ use std::net::{SocketAddr, UdpSocket as StdUdpSocket};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::echo::{echo_reply, echo_test};
+use crate::engine::StreamChannel;
 use fullpipe_control::canonical_address;
 use fullpipe_iperf::iperf2::{Iperf2Datagram, Iperf2Header, Iperf2Report, Iperf2TestKind};
 use fullpipe_iperf::{DatagramCaller, JitterEstimate, classify_first_datagram, udp};
-use fullpipe_load::StreamChannel;
-use fullpipe_route::{echo_reply, echo_test};
 use fullpipe_sys::{TimestampedMessage, receive_arrival, stamp_passages};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{ByteCount, Span};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 
 use super::admission::ClientRejection;
 use super::registry::AcceptedStream;
-use super::test::TestTotals;
+use super::session::TestTotals;
 use super::{POLL_INTERVAL, ServerEvent, TestServer, end_event};
 
 /// Bytes of the largest datagram.
@@ -214,13 +214,7 @@ impl UdpListener {
             let _ = self.socket.try_send_to(&answer, from);
         }
         if is_first && flow.is_reported {
-            let rate =
-                BitRate::from_bytes_in(report.bytes, report.duration.max(Span::from_nanos(1)));
-            let totals = TestTotals {
-                bytes: report.bytes,
-                rate,
-                measurement: None,
-            };
+            let totals = TestTotals::from_bytes(report.bytes, report.duration);
             self.server
                 .report_event(end_event(canonical_address(from), Ok(totals)));
         }

@@ -16,10 +16,10 @@ use fullpipe_observe::{
     WatchError, WatchProgress, WatchSubject, WatchedConnections, open_connections, process_tree,
     watch_others,
 };
+use fullpipe_probe::changed_syn_quotes;
 use fullpipe_record::{
     CommandEnd, Diagnosis, DiagnosisReport, OwnCapture, TimeAccount, Validity, Verdict,
 };
-use fullpipe_route::changed_syn_quotes;
 use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
 use fullpipe_trace::ExplainedTransfers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

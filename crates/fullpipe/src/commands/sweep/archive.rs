@@ -2,10 +2,10 @@
 
 use super::Drawing;
 use crate::commands::prelude::*;
+use fullpipe_experiment::{PendingRuns, RunningSweep, SweepMeasurer};
 use fullpipe_live::SweepUpdate;
 use fullpipe_record::{SweepPlan, SweepReport, SweepRun, SweepRunRecord};
 use fullpipe_stats::campaign::{CampaignPlan, CampaignStep, spent_cost};
-use fullpipe_sweep::{PendingRuns, RunningSweep, SweepMeasurer};
 
 /// Runs from one forecast to the next.
 const FORECAST_EVERY: usize = 5;

@@ -1,0 +1,4 @@
+//! Sweeps that are kept, and resumed.
+
+mod kept;
+mod runs;

@@ -1,0 +1,145 @@
+//! The client of an iperf3 server: runs the protocol's state machine over real connections.
+
+mod connect;
+mod failure;
+mod iperf2;
+mod kept_intervals;
+mod peer_report;
+mod placement;
+mod request;
+mod session;
+mod so_far;
+mod streams;
+
+pub use iperf2::measure_iperf2;
+
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicBool;
+
+use fullpipe_iperf::TestCookie;
+use fullpipe_lab::PathWitness;
+use fullpipe_record::{Interval, Measurement, Request, SocketReadback};
+use fullpipe_units::ByteCount;
+
+use crate::destination::Destination;
+use crate::error::ProbeError;
+use crate::progress::TestSnapshot;
+use session::run_test;
+
+/// An event of a test, reported as it happens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TestEvent<'e> {
+    /// The data connections are open, and data begins to flow.
+    Connected(&'e ConnectedTest),
+    /// An interval has passed; if data goes both ways, that of the upload comes before that of the
+    /// download.
+    Interval(&'e Interval),
+    /// A tenth of a second has passed; reported by [`watch_closely`] only.
+    Snapshot(&'e TestSnapshot),
+    /// The measurement as if the test ended now, once a second; reported by [`watch_closely`] only.
+    /// Its samples are thinned, and its round-trip time without load is the least so far.
+    SoFar(&'e Measurement),
+}
+
+/// A test whose data connections are open.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConnectedTest {
+    /// The test as it is carried out, with every default filled in.
+    pub request: Request,
+    /// Cookie that identifies the test at both ends.
+    pub cookie: String,
+    /// Maximum segment size of the path, if the kernel reports it: that of the first data
+    /// connection, or over UDP of the control connection.
+    pub mss: Option<ByteCount>,
+    /// The data connections, in the order of the streams.
+    pub sockets: Vec<SocketReadback>,
+}
+
+impl ConnectedTest {
+    pub(crate) fn from_sockets(
+        request: &Request,
+        cookie: &TestCookie,
+        mss: Option<ByteCount>,
+        sockets: &[SocketReadback],
+    ) -> Self {
+        Self {
+            request: request.clone(),
+            cookie: cookie.to_string(),
+            mss,
+            sockets: sockets.to_vec(),
+        }
+    }
+}
+
+/// Measures against an iperf3 server, fullpipe's or any other. An interrupt ends the test cleanly
+/// at both ends; the measurement then holds what was counted so far.
+///
+/// # Errors
+/// Fails if the server cannot be reached, breaks the protocol or ends the test before data flows,
+/// or if this host lacks what was asked for.
+pub fn measure_transfer(
+    destination: &Destination,
+    request: &Request,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(&Interval),
+) -> Result<Measurement, ProbeError> {
+    watch_transfer(destination, request, interrupt, &mut |event| {
+        if let TestEvent::Interval(interval) = event {
+            progress(interval);
+        }
+    })
+}
+
+/// Measures as [`measure_transfer`] does, and reports all events.
+///
+/// # Errors
+/// Fails as [`measure_transfer`] does.
+pub fn watch_transfer(
+    destination: &Destination,
+    request: &Request,
+    interrupt: &AtomicBool,
+    report: &mut dyn FnMut(TestEvent<'_>),
+) -> Result<Measurement, ProbeError> {
+    start_test(destination, request, interrupt, report, false)
+}
+
+/// Measures as [`measure_transfer`] does, and reports all events and how the test goes between
+/// them. The reports come from the thread of the control connection, so what receives them should
+/// hand them on.
+///
+/// # Errors
+/// Fails as [`measure_transfer`] does.
+pub fn watch_closely(
+    destination: &Destination,
+    request: &Request,
+    interrupt: &AtomicBool,
+    report: &mut dyn FnMut(TestEvent<'_>),
+) -> Result<Measurement, ProbeError> {
+    start_test(destination, request, interrupt, report, true)
+}
+
+fn start_test(
+    destination: &Destination,
+    request: &Request,
+    interrupt: &AtomicBool,
+    report: &mut dyn FnMut(TestEvent<'_>),
+    is_close: bool,
+) -> Result<Measurement, ProbeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(ProbeError::from_io("start the client"))?;
+    let witness = PathWitness::begin_witness();
+    let result = runtime.block_on(run_test(destination, request, interrupt, report, is_close));
+    // A name server that does not answer blocks a thread of the runtime, which is not waited for.
+    runtime.shutdown_background();
+    let over_path = witness.map(PathWitness::finish_witness).unwrap_or_default();
+    let mut measurement = result?;
+    measurement.validity = over_path.with_reasons(measurement.validity.broken);
+    Ok(measurement)
+}
+
+/// Returns the maximum segment size of a connection, if the kernel reports it.
+pub(crate) fn segment_size(connection: impl AsFd) -> Option<ByteCount> {
+    fullpipe_sys::tcp_info(connection).ok()?.snd_mss
+}

@@ -1,0 +1,377 @@
+//! The threads of TCP streams.
+
+use std::io::{self, ErrorKind, Read};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fullpipe_record::Writer;
+use fullpipe_sys::{MappedPages, socket_memory, tcp_info};
+use fullpipe_units::{ByteCount, Span};
+use rustix::net::{RecvFlags, recv};
+use socket2::SockRef;
+
+use super::lane::{RunningStream, StreamRole};
+use super::pace::WriteAllowance;
+use super::pause::ReadPause;
+use super::plan::TransferPlan;
+use super::shared::{COPIED, MAX_WAIT, TransferState, to_length};
+use super::source::StreamSource;
+use super::storage::FileStorage;
+
+/// Longest that a sending thread waits before it tries a full socket again.
+const MAX_RETRY: Span = Span::from_millis(1);
+
+/// Shortest, so that a short path does not make it spin.
+const MIN_RETRY: Span = Span::from_micros(50);
+
+/// Waits without progress after which each is twice as long as the one before: half a round trip of
+/// them.
+const SHORT_WAITS: u32 = 32;
+
+/// Unsent bytes that a bounded socket may hold before its other end has acknowledged anything.
+const MIN_UNSENT: u64 = 32 << 10;
+
+/// Time over which acknowledged bytes count for the bound of unsent ones.
+const UNSENT_WINDOW: Duration = Duration::from_secs(1);
+
+/// Time between two settings of that bound.
+const UNSENT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Writes until it is stopped, or the budget is spent, or the other end is gone.
+pub(crate) fn send_stream(
+    socket: &TcpStream,
+    stream: &RunningStream,
+    shared: &TransferState,
+    plan: &TransferPlan,
+) -> io::Result<()> {
+    socket.set_nonblocking(plan.writer == Writer::Retrying)?;
+    let mut source = StreamSource::new(socket, plan, shared)?;
+    let sent = send_from(&mut source, socket, stream, shared, plan);
+    source.finish_sending(socket, shared);
+    sent
+}
+
+fn send_from(
+    source: &mut StreamSource,
+    socket: &TcpStream,
+    stream: &RunningStream,
+    shared: &TransferState,
+    plan: &TransferPlan,
+) -> io::Result<()> {
+    let mut retry = SendRetry::for_rtt(plan.base_rtt);
+    let mut unsent = plan.bounds_unsent.then(UnsentBound::new);
+    let mut room = SendBufferRoom::from_writer(
+        plan.writer,
+        SockRef::from(socket).tcp_mss().unwrap_or_default(),
+    );
+    let mut allowance = WriteAllowance::of_bytes(plan);
+    let mut grant = BudgetShare::from_plan(plan, shared);
+    while !shared.is_stopped(StreamRole::Sender) {
+        if let Some(unsent) = &mut unsent {
+            unsent.update_bound(socket);
+        }
+        let allowed = allowance.wait_for_bytes(|| shared.is_stopped(StreamRole::Sender));
+        let fitting = room.fitting_bytes(socket, plan.block.get().min(allowed));
+        if fitting == 0 {
+            source.wait_for_room(socket, retry.next_wait());
+            continue;
+        }
+        let wanted = grant.take_bytes(fitting, shared);
+        if wanted == 0 {
+            return Ok(());
+        }
+        let result = source.write_block(socket, to_length(wanted));
+        let done = *result.as_ref().unwrap_or(&0) as u64;
+        stream.lock_count().bytes += ByteCount::new(done);
+        grant.record_written(wanted, done, shared);
+        room.record_written(done);
+        allowance.note_written(done);
+        match result {
+            // Storage has no more.
+            Ok(0) => return Ok(()),
+            Ok(_) => retry.note_progress(),
+            // The kernel calls a socket writable only when a third of its buffer is free. Trying
+            // again soon, writable or not, keeps the buffer full.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                source.wait_for_room(socket, retry.next_wait());
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if source.falls_back(&error, shared) => {}
+            Err(_) if shared.is_stopped(StreamRole::Sender) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The waits of a sender for a socket that is full: short ones, which keep its buffer full, as long
+/// as there is progress, and longer and longer ones when there is none: a peer that reads nothing
+/// must cost nothing.
+struct SendRetry {
+    shortest: Duration,
+    wait: Duration,
+    /// Waits since the last progress.
+    waits: u32,
+}
+
+impl SendRetry {
+    fn for_rtt(base_rtt: Option<Span>) -> Self {
+        let shortest = base_rtt
+            .map_or(MAX_RETRY, |rtt| rtt / 64)
+            .clamp(MIN_RETRY, MAX_RETRY)
+            .into();
+        Self {
+            shortest,
+            wait: shortest,
+            waits: 0,
+        }
+    }
+
+    /// Returns the time to wait for room, at whose beginning there was none.
+    fn next_wait(&mut self) -> Duration {
+        self.waits = self.waits.saturating_add(1);
+        if self.waits > SHORT_WAITS {
+            self.wait = (self.wait * 2).min(MAX_WAIT);
+        }
+        self.wait
+    }
+
+    /// Halves the wait: a peer that reads a little now and then does not make it short.
+    fn note_progress(&mut self) {
+        self.waits = 0;
+        self.wait = (self.wait / 2).max(self.shortest);
+    }
+}
+
+/// The bound of the bytes that a socket holds unsent (`TCP_NOTSENT_LOWAT`): a quarter of what its
+/// other end has lately acknowledged in a second, and [`MIN_UNSENT`] more. That fills any path
+/// whose other end reads; one that reads nothing fills no memory.
+struct UnsentBound {
+    /// The time of the latest setting.
+    set: Instant,
+    /// When acknowledged bytes were counted for a window, and how many they were: for the one
+    /// before this and for this.
+    marks: [(Instant, u64); 2],
+    bytes: u64,
+}
+
+impl UnsentBound {
+    /// Returns a bound that has not been set yet.
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            set: now,
+            marks: [(now, 0); 2],
+            bytes: 0,
+        }
+    }
+
+    /// Sets the bound of `socket` if it is time to. A kernel that takes none leaves the socket as
+    /// it is.
+    fn update_bound(&mut self, socket: &TcpStream) {
+        let now = Instant::now();
+        if self.bytes > 0 && now.duration_since(self.set) < UNSENT_INTERVAL {
+            return;
+        }
+        let acknowledged = tcp_info(socket)
+            .ok()
+            .and_then(|info| info.bytes_acked)
+            .unwrap_or_default()
+            .get();
+        let bytes = self.unsent_bytes(now, acknowledged);
+        if bytes != self.bytes {
+            let _ = SockRef::from(socket)
+                .set_tcp_notsent_lowat(u32::try_from(bytes).unwrap_or(u32::MAX / 2));
+        }
+        (self.set, self.bytes) = (now, bytes);
+    }
+
+    fn unsent_bytes(&mut self, now: Instant, acknowledged: u64) -> u64 {
+        if now.duration_since(self.marks[1].0) >= UNSENT_WINDOW {
+            self.marks = [self.marks[1], (now, acknowledged)];
+        }
+        MIN_UNSENT + acknowledged.saturating_sub(self.marks[0].1) / 4
+    }
+}
+
+/// Share that a stream takes from the budget of all streams.
+enum BudgetShare {
+    /// As many bytes as it can write now; the rest goes back.
+    Bytes,
+    /// One block at a time: the size of a block, and what is left to write of the one that was
+    /// taken.
+    Blocks { block: u64, left: u64 },
+}
+
+impl BudgetShare {
+    fn from_plan(plan: &TransferPlan, shared: &TransferState) -> Self {
+        let is_file = shared.storage().is_some_and(|storage| storage.is_read());
+        if plan.whole_blocks && plan.budget.is_some() && !is_file {
+            Self::Blocks {
+                block: plan.block.get(),
+                left: 0,
+            }
+        } else {
+            Self::Bytes
+        }
+    }
+
+    /// Takes up to `wanted` bytes; none once the budget is spent.
+    fn take_bytes(&mut self, wanted: u64, shared: &TransferState) -> u64 {
+        match self {
+            Self::Bytes => shared.take_budget(wanted),
+            Self::Blocks { block, left } => {
+                if *left == 0 && shared.take_budget(*block) > 0 {
+                    *left = *block;
+                }
+                wanted.min(*left)
+            }
+        }
+    }
+
+    /// Notes that `done` of the `taken` bytes were written.
+    fn record_written(&mut self, taken: u64, done: u64, shared: &TransferState) {
+        match self {
+            Self::Bytes => shared.give_back(taken - done),
+            Self::Blocks { left, .. } => *left -= done,
+        }
+    }
+}
+
+/// Room that is left in a send buffer.
+///
+/// The kernel checks its limit only where a write begins another packet. While the last one waits
+/// for the congestion window and is sent bit by bit, a write adds to it without a check (seen on
+/// Linux 6.18: 3.5 MB in a buffer of 312 500 bytes). A writer that is to fill its buffer, and no
+/// more, must check it itself.
+enum SendBufferRoom {
+    /// As ordinary programs: the kernel decides.
+    Unasked,
+    /// At least so many bytes, when last asked, on a connection with segments of that payload.
+    AtLeast(u64, u64),
+}
+
+/// Bytes that are written at least, without a last segment that is not full: less than the kernel
+/// itself goes beyond the limit.
+const MIN_CHUNK: u64 = 16_384;
+
+impl SendBufferRoom {
+    const fn from_writer(writer: Writer, segment: u32) -> Self {
+        match writer {
+            Writer::Blocking => Self::Unasked,
+            Writer::Retrying => Self::AtLeast(0, segment as u64),
+        }
+    }
+
+    /// Returns the bytes of `block` that fit the send buffer; asks the kernel only where it has to.
+    fn fitting_bytes(&mut self, socket: &TcpStream, block: u64) -> u64 {
+        let Self::AtLeast(room, segment) = self else {
+            return block;
+        };
+        if *room < block {
+            // A socket that cannot be asked is left to the kernel.
+            *room = socket_memory(socket).map_or(u64::MAX, |memory| {
+                memory.sndbuf.saturating_sub(memory.wmem_queued).get()
+            });
+        }
+        match *room {
+            0 => 0,
+            room if room >= block => block,
+            // A few bytes would make a packet of their own, and cost as much memory as a whole one.
+            room => block.min(in_whole(room.max(MIN_CHUNK), *segment)),
+        }
+    }
+
+    fn record_written(&mut self, bytes: u64) {
+        if let Self::AtLeast(room, _) = self {
+            *room = room.saturating_sub(bytes);
+        }
+    }
+}
+
+/// So many bytes, without what would be less than a segment at their end.
+///
+/// If the buffer holds little more than the window, such an end is sent alone, and the window then
+/// has room for less than a segment as long as it is on its way: a window of 12 segments carried
+/// 11.3 of them (Linux 6.18).
+const fn in_whole(bytes: u64, segment: u64) -> u64 {
+    if segment == 0 || bytes < segment {
+        bytes
+    } else {
+        bytes - bytes % segment
+    }
+}
+
+/// Reads until it is stopped or the other end has finished.
+pub(crate) fn receive_stream(
+    socket: &TcpStream,
+    stream: &RunningStream,
+    shared: &TransferState,
+    plan: &TransferPlan,
+) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let mut sink = ReceiveSink::new(plan, shared)?;
+    let mut pause = ReadPause::new();
+    while !shared.is_stopped(StreamRole::Receiver) {
+        match sink.read_arrived(socket) {
+            Ok(0) => return Ok(()),
+            Ok(length) => {
+                stream.lock_count().bytes += ByteCount::new(length as u64);
+                pause.note_read(length as u64);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => pause.until_more(socket),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) if shared.is_stopped(StreamRole::Receiver) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that are discarded at once.
+const DISCARDED: u64 = 4 << 20;
+
+/// The place to which a receiver puts what arrives.
+struct ReceiveSink {
+    data: MappedPages,
+    /// True if the kernel is to throw away what arrives, and leave `data` as it is.
+    discard: bool,
+    storage: Option<Arc<FileStorage>>,
+}
+
+impl ReceiveSink {
+    fn new(plan: &TransferPlan, shared: &TransferState) -> io::Result<Self> {
+        let storage = shared
+            .storage()
+            .filter(|storage| !storage.is_read())
+            .map(Arc::clone);
+        let discard = plan.discard && storage.is_none();
+        // Pages that no thread writes take no memory.
+        let bytes = if discard {
+            DISCARDED
+        } else {
+            plan.block.get().min(COPIED)
+        };
+        Ok(Self {
+            data: MappedPages::new(to_length(bytes))?,
+            discard,
+            storage,
+        })
+    }
+
+    /// Takes what has arrived from the socket; how many bytes, none at the end.
+    fn read_arrived(&mut self, mut socket: &TcpStream) -> io::Result<usize> {
+        if self.discard {
+            return Ok(recv(socket, &mut *self.data, RecvFlags::TRUNC)?.1);
+        }
+        let length = socket.read(&mut self.data)?;
+        if let Some(storage) = &self.storage {
+            storage.append_chunk(&self.data[..length])?;
+        }
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests;
