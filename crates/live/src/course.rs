@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_probe::{StreamSnapshot, TestSnapshot};
 use fullpipe_record::Direction;
+use fullpipe_report::chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use ratatui_core::text::Line;
 

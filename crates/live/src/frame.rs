@@ -1,6 +1,6 @@
 //! The picture of a page: its lines between a title and a line about the keys.
 
-use fullpipe_chart::{break_lines, value_bar};
+use fullpipe_report::chart::{break_lines, value_bar};
 use fullpipe_units::Span;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::{Rect, Size};

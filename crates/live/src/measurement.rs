@@ -1,9 +1,9 @@
 //! A measurement under way.
 
-use fullpipe_chart::displayable_text;
 use fullpipe_diagnose::diagnose;
 use fullpipe_probe::{StreamSnapshot, TestSnapshot};
 use fullpipe_record::{Direction, Evidence, Framing, Measurement, Request, Transport, Verdict};
+use fullpipe_report::chart::displayable_text;
 use fullpipe_units::{BitRate, Ratio, Span, count_noun};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use fullpipe_chart::displayable_text;
 use fullpipe_probe::ServerEvent;
 use fullpipe_record::{Direction, Interval, Request};
+use fullpipe_report::chart::displayable_text;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;

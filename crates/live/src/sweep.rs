@@ -1,10 +1,10 @@
 //! A sweep under way: the map so far, the run that is made and why.
 
-use fullpipe_chart::displayable_text;
 use fullpipe_probe::TestSnapshot;
 use fullpipe_record::{
     SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun,
 };
+use fullpipe_report::chart::displayable_text;
 use fullpipe_units::{BitRate, Ratio, Span, median};
 use ratatui_core::layout::Size;
 use ratatui_core::style::{Color, Modifier, Style};

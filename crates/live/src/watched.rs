@@ -1,7 +1,7 @@
 //! Connections of another program, watched.
 
-use fullpipe_chart::displayable_text;
 use fullpipe_probe::TestSnapshot;
+use fullpipe_report::chart::displayable_text;
 use fullpipe_units::{BitRate, Span};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;

@@ -1,8 +1,8 @@
 //! The names that most texts and pages use.
 
-pub(crate) use fullpipe_chart::Hue::{Blue, Green, Grey, Orange, Plum};
-pub(crate) use fullpipe_chart::SeriesForm::{Dots, Line, Steps};
-pub(crate) use fullpipe_chart::{
+pub(crate) use crate::chart::Hue::{Blue, Green, Grey, Orange, Plum};
+pub(crate) use crate::chart::SeriesForm::{Dots, Line, Steps};
+pub(crate) use crate::chart::{
     ChartRow, FigureTable, HeatMap, Hue, Panel, Plot, PlotSeries, RowChart,
 };
 pub(crate) use fullpipe_record::{Direction, Limit, Measurement, Transport};

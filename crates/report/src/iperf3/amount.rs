@@ -69,16 +69,16 @@ fn format_amount(bytes: f64, unit: RateUnit) -> String {
     const BITS: [&str; 5] = ["bit", "Kbit", "Mbit", "Gbit", "Tbit"];
     const BYTES: [&str; 5] = ["Byte", "KByte", "MByte", "GByte", "TByte"];
     let (value, base, names) = match unit {
-        RateUnit::Bits | RateUnit::BitsTo(_) => (bytes * 8.0, 1000.0_f64, BITS),
-        RateUnit::Bytes | RateUnit::BytesTo(_) => (bytes, 1024.0, BYTES),
+        RateUnit::Bits | RateUnit::BitsTo(_) => (bytes * 8.0, 1000_u64, BITS),
+        RateUnit::Bytes | RateUnit::BytesTo(_) => (bytes, 1024, BYTES),
     };
     let power = match unit {
         RateUnit::BitsTo(power) | RateUnit::BytesTo(power) => power.min(MAX_POWER),
         RateUnit::Bits | RateUnit::Bytes => (0..MAX_POWER)
-            .find(|power| value < base.powi(i32::from(power + 1)))
+            .find(|power| value < base.pow(u32::from(power + 1)) as f64)
             .unwrap_or(MAX_POWER),
     };
-    let scaled = value / base.powi(i32::from(power));
+    let scaled = value / base.pow(u32::from(power)) as f64;
     let name = names[usize::from(power)];
     if scaled < 9.995 {
         format!("{scaled:4.2} {name}")

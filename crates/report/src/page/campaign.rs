@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_chart::AxisQuantity;
+use crate::chart::AxisQuantity;
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
 
 use super::course::{level_changes, level_note, level_series, mean_so_far};

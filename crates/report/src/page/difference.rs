@@ -1,6 +1,6 @@
 //! The difference between two results, or of two settings measured in pairs.
 
-use fullpipe_chart::RateChange;
+use crate::chart::RateChange;
 use fullpipe_record::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
     DifferenceReport, LimitCount, QuantityDifference,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::RateChange;
+use crate::chart::RateChange;
 use fullpipe_record::{GridReport, LabReport, LabStep};
 
 use super::prelude::*;

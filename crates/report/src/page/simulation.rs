@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::HeatTile;
+use crate::chart::HeatTile;
 use fullpipe_record::{Buffer, SimulatedTransfer, WhatIfReport};
 
 use super::prelude::*;

@@ -1,6 +1,6 @@
 //! A verdict at length, and what would help.
 
-use fullpipe_chart::value_bar;
+use crate::chart::value_bar;
 use fullpipe_record::{
     At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Forecast, Http1Download, KernelDefect,
     Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,

@@ -1,6 +1,6 @@
 //! A sweep: a map of the rates, the knee, and the answers that the runs give.
 
-use fullpipe_chart::HeatTile;
+use crate::chart::HeatTile;
 use fullpipe_record::{
     SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast,
     SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,

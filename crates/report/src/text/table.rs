@@ -1,6 +1,6 @@
 //! Columns that line up.
 
-use fullpipe_chart::break_lines;
+use crate::chart::break_lines;
 
 use super::style::{dim_text, indent_lines, text_columns};
 

@@ -4,13 +4,13 @@
 //! file:
 //!
 //! ```sh
-//! cargo run -p fullpipe-chart --example gallery > gallery.html
+//! cargo run -p fullpipe-report --example gallery > gallery.html
 //! ```
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use fullpipe_chart::{
+use fullpipe_report::chart::{
     ChartRow, HeatMap, HeatTile, Hue, Panel, Plot, PlotSeries, RateChange, RowChart, SCRIPT, STYLE,
     SeriesForm, escape_html,
 };

@@ -1,8 +1,8 @@
 //! A plot as a table.
 
 use super::{Panel, Plot, PlotSeries};
-use crate::figures::FigureTable;
-use crate::quantity::value_range;
+use crate::chart::figures::FigureTable;
+use crate::chart::quantity::value_range;
 
 /// Places on the axis that have a row each.
 const MAX_ROWS: usize = 60;

@@ -9,11 +9,6 @@
 //! Text of others is escaped, cut to a bounded length and isolated from the direction of the text
 //! around it.
 
-#![expect(
-    clippy::format_push_string,
-    reason = "a chart is not on any hot path, and this reads best"
-)]
-
 mod braille;
 mod figures;
 mod heat;
@@ -34,11 +29,11 @@ pub use svg::{Hue, displayable_text, escape_html};
 pub use words::{break_lines, value_bar};
 
 /// The style sheet of charts: variables for colours, and the classes of marks.
-pub const STYLE: &str = include_str!("../assets/chart.css");
+pub const STYLE: &str = include_str!("chart.css");
 
 /// The script of charts: values at the pointer and the keyboard, and zoom. It needs no network and
 /// stores nothing.
-pub const SCRIPT: &str = include_str!("../assets/chart.js");
+pub const SCRIPT: &str = include_str!("chart.js");
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::svg::Hue;
+use crate::chart::svg::Hue;
 use fullpipe_units::{BitRate, Span};
 
 fn second(index: u64) -> Span {

@@ -7,8 +7,10 @@
 
 use super::axis::{PlotAxis, ValueAxis, with_unit};
 use super::{Panel, Plot, PlotSeries, SeriesForm};
-use crate::quantity::value_range;
-use crate::svg::{Hue, escape_html, format_coordinate, format_percent, text_element, value_places};
+use crate::chart::quantity::value_range;
+use crate::chart::svg::{
+    Hue, escape_html, format_coordinate, format_percent, text_element, value_places,
+};
 
 /// Height of the first panel and of the others, in pixels.
 const HEIGHTS: [f64; 2] = [160.0, 104.0];

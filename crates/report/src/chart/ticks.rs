@@ -1,6 +1,6 @@
 //! Round numbers for the ticks of an axis.
 
-use crate::quantity::{AxisUnit, Dimension, format_date, format_digits};
+use crate::chart::quantity::{AxisUnit, Dimension, format_date, format_digits};
 
 /// Steps that read well, as parts of a power of ten.
 const STEPS: [f64; 4] = [1.0, 2.0, 2.5, 5.0];

@@ -1,13 +1,13 @@
 //! Bars, dots and intervals, a row each, over one axis.
 
-use crate::braille::share_index;
-use crate::figures::FigureTable;
-use crate::plot::NOTHING;
-use crate::quantity::{AxisQuantity, AxisUnit, Dimension, value_range};
-use crate::svg::{
+use crate::chart::braille::share_index;
+use crate::chart::figures::FigureTable;
+use crate::chart::plot::NOTHING;
+use crate::chart::quantity::{AxisQuantity, AxisUnit, Dimension, value_range};
+use crate::chart::svg::{
     Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent, text_element,
 };
-use crate::ticks;
+use crate::chart::ticks;
 
 /// Height of a row in pixels: a line of text, and the marks below it.
 const ROW: f64 = 44.0;

@@ -2,9 +2,9 @@
 
 use super::axis::{PlotAxis, ValueAxis, with_unit};
 use super::{Panel, Plot, PlotSeries, SeriesForm};
-use crate::braille::DotGrid;
-use crate::quantity::Dimension;
-use crate::svg::cut_text;
+use crate::chart::braille::DotGrid;
+use crate::chart::quantity::Dimension;
+use crate::chart::svg::cut_text;
 
 /// Usual characters of a line.
 pub(super) const WIDTH: usize = 80;

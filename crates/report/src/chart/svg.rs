@@ -2,7 +2,7 @@
 
 use fullpipe_units::printable_line;
 
-use crate::quantity::trim_zeros;
+use crate::chart::quantity::trim_zeros;
 
 /// Longest text of others that is shown, in characters.
 const MAX_TEXT: usize = 160;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::quantity::RateChange;
+use crate::chart::quantity::RateChange;
 use fullpipe_units::{BitRate, Ratio};
 
 fn ceilings() -> RowChart {

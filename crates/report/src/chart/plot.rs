@@ -5,10 +5,10 @@ mod draw;
 mod table;
 mod text;
 
-use crate::figures::FigureTable;
-use crate::quantity::{AxisQuantity, Dimension};
-use crate::svg::{Hue, displayable_text, escape_html};
-use crate::thin::{thin_line, thinned_bars, thinned_dots, thinned_ranges};
+use crate::chart::figures::FigureTable;
+use crate::chart::quantity::{AxisQuantity, Dimension};
+use crate::chart::svg::{Hue, displayable_text, escape_html};
+use crate::chart::thin::{thin_line, thinned_bars, thinned_dots, thinned_ranges};
 
 /// The sentence in place of a chart without data.
 pub(crate) const NOTHING: &str = "Nothing to draw: there are no samples.";

@@ -4,10 +4,12 @@ use std::cmp::Reverse;
 
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::figures::FigureTable;
-use crate::plot::NOTHING;
-use crate::quantity::{AxisUnit, Dimension, format_digits, format_quantity};
-use crate::svg::{displayable_text, escape_html, format_coordinate, format_percent, text_element};
+use crate::chart::figures::FigureTable;
+use crate::chart::plot::NOTHING;
+use crate::chart::quantity::{AxisUnit, Dimension, format_digits, format_quantity};
+use crate::chart::svg::{
+    displayable_text, escape_html, format_coordinate, format_percent, text_element,
+};
 
 /// Height of a row of tiles, in pixels.
 const ROW: f64 = 28.0;

@@ -1,9 +1,9 @@
 //! The axis that all panels share.
 
 use super::Plot;
-use crate::quantity::{AxisUnit, Dimension, value_range};
-use crate::svg::{decimal_places, format_coordinate};
-use crate::ticks;
+use crate::chart::quantity::{AxisUnit, Dimension, value_range};
+use crate::chart::svg::{decimal_places, format_coordinate};
+use crate::chart::ticks;
 
 /// Share of an axis of moments or with a logarithmic scale that is left free at each end.
 const MARGIN: f64 = 0.02;

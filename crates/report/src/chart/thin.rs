@@ -1,7 +1,7 @@
 //! Fewer marks for the same picture: the least and the most of each column of pixels stay, and with
 //! them every spike.
 
-use crate::quantity::value_range;
+use crate::chart::quantity::value_range;
 
 /// Points that are drawn as they are.
 const MAX_POINTS: usize = 2_000;

@@ -1,6 +1,6 @@
 //! The figures of a chart as a table.
 
-use crate::svg::{cut_text, escape_html};
+use crate::chart::svg::{cut_text, escape_html};
 
 /// Longest text of a cell, in characters.
 const MAX_CELL: usize = 480;
