@@ -1,12 +1,13 @@
 //! `fullpipe`: why a transfer does not fill the pipe, and what exactly would fix it.
 //!
-//! This crate parses the command line, calls one room and prints what comes back.
+//! This crate parses the command line, calls one crate below it and prints what comes back.
 
 mod arguments;
 mod cli;
 mod commands;
 mod failure;
 mod input;
+mod live;
 mod sibling;
 mod terminal;
 mod values;

@@ -245,7 +245,6 @@ const PLAN: &[Member] = &[
     Member::new(5, "relay"),
     Member::new(5, "copy"),
     Member::new(6, "experiment"),
-    Member::new(6, "live"),
     Member::new(7, "compare"),
     Member::new(7, "sweep"),
     Member::new(8, "fullpipe"),

@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
+use crate::live::MeasurementPage;
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
-use fullpipe_live::MeasurementPage;
 use fullpipe_probe::{measure_iperf2, measure_transfer, trace_route};
 use fullpipe_record::{Evidence, Framing, Interval};
 

@@ -5,10 +5,10 @@ pub(super) use self::log::{rejected_event, rejected_line};
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
+use crate::live::ServerPage;
 use fullpipe_control::{AddressPrefix, LoginAuthenticator, RsaPrivateKey, TlsIdentity};
 use fullpipe_copy::{SHARE_PORT, ShareError, ShareOptions, ShareServer};
 use fullpipe_iperf::{DEFAULT_PORT, SharedKey, UserList};
-use fullpipe_live::ServerPage;
 use fullpipe_probe::{
     AdmissionQuota, ServeError, ServeOptions, ServerLimits, StorageConfig, serve_clients,
 };

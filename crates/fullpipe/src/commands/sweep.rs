@@ -9,9 +9,9 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use crate::live::{SweepPage, SweepUpdate};
 use fullpipe_campaign::{CampaignPlan, SweepGrid};
 use fullpipe_lab::{Backend, Lab, LabPlan};
-use fullpipe_live::{SweepPage, SweepUpdate};
 use fullpipe_record::{DailyHours, Path, SweepOrder, SweepPlan, SweepRun};
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sweep::{

@@ -5,10 +5,10 @@ use crate::commands::live::LivePicture;
 use crate::commands::log_thread::LogThread;
 use crate::commands::pidfile::PidFile;
 use crate::commands::prelude::*;
+use crate::live::ServerUpdate;
 use crate::terminal::event_line;
 use fullpipe_control::RefusedConnections;
 use fullpipe_copy::ShareEvent;
-use fullpipe_live::ServerUpdate;
 use fullpipe_probe::ServerEvent;
 use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected,

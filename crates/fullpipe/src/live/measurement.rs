@@ -8,8 +8,10 @@ use fullpipe_units::{BitRate, Ratio, Span, count_noun};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
-use crate::course::TransferHistory;
-use crate::frame::{LivePage, RATE, clock_text, dim_line, named_line, sentence_lines, share_bar};
+use crate::live::course::TransferHistory;
+use crate::live::frame::{
+    LivePage, RATE, clock_text, dim_line, named_line, sentence_lines, share_bar,
+};
 
 /// Lines from which on streams are drawn, four at least.
 const ROOM_FOR_STREAMS: u16 = 18;
@@ -22,7 +24,7 @@ const MAX_ENDED: usize = 4;
 
 /// Something that happened in a measurement.
 #[derive(Debug, Clone, PartialEq)]
-pub enum MeasurementUpdate {
+pub(crate) enum MeasurementUpdate {
     /// Data begins to flow; the load, with every default filled in.
     Connected(Box<Request>),
     /// A tenth of a second has passed.
@@ -35,7 +37,7 @@ pub enum MeasurementUpdate {
 
 /// The state of a measurement.
 #[derive(Debug, Clone)]
-pub struct MeasurementPage {
+pub(crate) struct MeasurementPage {
     target: String,
     request: Request,
     /// Capacity of the path, if it is known.
@@ -51,7 +53,7 @@ pub struct MeasurementPage {
 impl MeasurementPage {
     /// Returns the state before a measurement of `target` with the load `request` begins. A
     /// capacity makes the limit surer.
-    pub fn new(target: &str, request: &Request, bandwidth: Option<BitRate>) -> Self {
+    pub(crate) fn new(target: &str, request: &Request, bandwidth: Option<BitRate>) -> Self {
         Self {
             target: displayable_text(target),
             request: request.clone(),
@@ -261,7 +263,7 @@ pub(crate) fn describe_load(request: &Request) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::tests::shown as drawn;
+    use crate::live::frame::tests::shown as drawn;
     use fullpipe_probe::StreamSnapshot;
     use fullpipe_record::{At, Cause, Limit};
     use fullpipe_units::ByteCount;

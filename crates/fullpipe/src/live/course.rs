@@ -8,8 +8,8 @@ use fullpipe_report::chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use ratatui_core::text::Line;
 
-use crate::frame::{RATE, RTT, dim_style};
-use crate::track::ThinnedValues;
+use crate::live::frame::{RATE, RTT, dim_style};
+use crate::live::track::ThinnedValues;
 
 /// Least time over which a rate is taken, so that a few samples lie in it.
 const MIN_WINDOW: Span = Span::from_millis(200);

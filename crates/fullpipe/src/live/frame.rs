@@ -41,7 +41,7 @@ pub(crate) const fn bold_style() -> Style {
 }
 
 /// A state that updates change, and that is drawn.
-pub trait LivePage: Send + 'static {
+pub(crate) trait LivePage: Send + 'static {
     /// Something that happened.
     type Update: Send + 'static;
 

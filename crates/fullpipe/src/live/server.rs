@@ -10,8 +10,8 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
-use crate::frame::{LivePage, RATE, bold_style, clock_text, dim_line};
-use crate::measurement::describe_load;
+use crate::live::frame::{LivePage, RATE, bold_style, clock_text, dim_line};
+use crate::live::measurement::describe_load;
 
 /// Reports that are kept, more than a terminal has room for.
 const MAX_REPORTS: usize = 200;
@@ -22,16 +22,16 @@ const MAX_TESTS: usize = 2_000;
 
 /// An event of a server, with its line in the log, if it has one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ServerUpdate {
+pub(crate) struct ServerUpdate {
     /// The event.
-    pub event: ServerEvent,
+    pub(crate) event: ServerEvent,
     /// The line.
-    pub line: Option<String>,
+    pub(crate) line: Option<String>,
 }
 
 /// The state of a server.
 #[derive(Debug, Clone, Default)]
-pub struct ServerPage {
+pub(crate) struct ServerPage {
     addresses: Vec<SocketAddr>,
     /// The tests under way, the oldest first.
     tests: VecDeque<RunningTest>,
@@ -192,7 +192,7 @@ impl LivePage for ServerPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::tests::shown as drawn;
+    use crate::live::frame::tests::shown as drawn;
 
     fn client(port: u16) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, 1], port))

@@ -2,6 +2,7 @@
 
 use std::io::{PipeReader, PipeWriter, pipe};
 use std::panic;
+use std::process::exit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use fullpipe_units::Span;
 
-use crate::frame::{LivePage, PictureState, draw_page};
-use crate::screen::{LiveError, OwnTerminal, TerminalScreen};
+use crate::failure::{INTERRUPTED, Result};
+use crate::live::frame::{LivePage, PictureState, draw_page};
+use crate::live::screen::{OwnTerminal, TerminalScreen, cannot_use_terminal, find_terminal};
 
 /// Time between two pictures.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -25,61 +27,46 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Key of Ctrl-C.
 const CTRL_C: u8 = 3;
 
-/// The ways in which a user ends what runs.
-#[derive(Debug, Clone)]
-pub struct StopControls {
-    /// Set when the user asks for the end.
-    pub interrupt: Arc<AtomicBool>,
-    /// Set by each signal that asks for the end, and cleared when it was seen.
-    pub signalled: Arc<AtomicBool>,
-    /// Ends the program: called when the user asks for the end a second time, and the terminal is
-    /// given back.
-    pub end_at_once: fn(),
-}
-
 /// A page on the terminal, until this is dropped.
 #[derive(Debug)]
-pub struct LiveDisplay<U> {
+pub(crate) struct LiveDisplay<U> {
     updates: SyncSender<U>,
     thread: JoinHandle<()>,
     /// Nothing is ever written; when it is dropped, the thread gives the terminal back.
     wake: Option<PipeWriter>,
 }
 
-/// Checks whether a picture can be drawn.
-///
-/// # Errors
-/// Fails if there is no terminal, it cannot place text, or it is another program's.
-pub fn check_terminal() -> Result<(), LiveError> {
-    TerminalScreen::find_terminal().map(drop)
-}
-
 impl<U: Send + 'static> LiveDisplay<U> {
-    /// Takes the terminal and draws `page` on it, without colour if `NO_COLOR` is set.
+    /// Takes the terminal and draws `page` on it, without colour if `NO_COLOR` is set. Sets
+    /// `interrupt` when the user asks for the end by a key or a signal; each signal sets
+    /// `signalled`, which is cleared when it was seen.
     ///
     /// # Errors
     /// Fails if there is no terminal, it cannot place text, or it is another program's.
-    pub fn start(
+    pub(crate) fn start(
         page: impl LivePage<Update = U>,
-        controls: StopControls,
-    ) -> Result<Self, LiveError> {
-        let screen = TerminalScreen::take_terminal()?;
+        interrupt: Arc<AtomicBool>,
+        signalled: Arc<AtomicBool>,
+    ) -> Result<Self> {
+        let screen = TerminalScreen::from_file(find_terminal()?)?;
         give_back_before_panic(Arc::clone(screen.own_terminal()));
         let (updates, waiting) = sync_channel(WAITING);
-        let (ended, wake) = pipe()?;
+        let (ended, wake) = pipe().map_err(cannot_use_terminal)?;
         let has_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let drawer = DisplayThread {
             page,
             updates: waiting,
             screen,
-            controls,
+            interrupt,
+            signalled,
             begun: Instant::now(),
             asked: 0,
             has_colour,
         };
         let thread = thread::Builder::new()
             .name("live".to_owned())
-            .spawn(move || drawer.run(&ended))?;
+            .spawn(move || drawer.run(&ended))
+            .map_err(cannot_use_terminal)?;
         Ok(Self {
             updates,
             thread,
@@ -88,7 +75,7 @@ impl<U: Send + 'static> LiveDisplay<U> {
     }
 
     /// Passes an update to the page. Never waits: where too many wait to be drawn, it is lost.
-    pub fn send(&self, update: U) {
+    pub(crate) fn send(&self, update: U) {
         let _ = self.updates.try_send(update);
     }
 }
@@ -117,7 +104,8 @@ struct DisplayThread<P: LivePage> {
     page: P,
     updates: Receiver<P::Update>,
     screen: TerminalScreen,
-    controls: StopControls,
+    interrupt: Arc<AtomicBool>,
+    signalled: Arc<AtomicBool>,
     begun: Instant,
     /// Number of times that the user asked for the end, but for those by `q`.
     asked: u32,
@@ -131,7 +119,7 @@ impl<P: LivePage> DisplayThread<P> {
             for update in self.updates.try_iter() {
                 self.page.apply_update(now, update);
             }
-            let is_ending = self.controls.interrupt.load(Ordering::Relaxed);
+            let is_ending = self.interrupt.load(Ordering::Relaxed);
             let view = PictureState {
                 size: self.screen.size(),
                 has_colour: self.has_colour,
@@ -157,12 +145,12 @@ impl<P: LivePage> DisplayThread<P> {
             };
             for key in keys {
                 match key {
-                    b'q' | b'Q' => self.controls.interrupt.store(true, Ordering::Relaxed),
+                    b'q' | b'Q' => self.interrupt.store(true, Ordering::Relaxed),
                     CTRL_C => self.request_end(),
                     _ => {}
                 }
             }
-            if self.controls.signalled.swap(false, Ordering::Relaxed) {
+            if self.signalled.swap(false, Ordering::Relaxed) {
                 self.request_end();
             }
             if Instant::now() >= due {
@@ -173,11 +161,11 @@ impl<P: LivePage> DisplayThread<P> {
 
     /// Asks for the end; the second time, ends at once.
     fn request_end(&mut self) {
-        self.controls.interrupt.store(true, Ordering::Relaxed);
+        self.interrupt.store(true, Ordering::Relaxed);
         self.asked += 1;
         if self.asked > 1 {
             self.screen.own_terminal().give_back();
-            (self.controls.end_at_once)();
+            exit(INTERRUPTED.into());
         }
     }
 }

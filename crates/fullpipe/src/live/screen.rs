@@ -17,6 +17,8 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
 };
 
+use crate::failure::{Failure, Result, cannot, usage_failure};
+
 /// Begins the alternate screen, and hides the cursor (xterm's control sequences).
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
 
@@ -34,27 +36,6 @@ const USUAL: Size = Size {
     width: 80,
     height: 24,
 };
-
-/// Reason for which nothing can be drawn.
-#[derive(Debug, thiserror::Error)]
-pub enum LiveError {
-    /// There is no terminal.
-    #[error(
-        "--live needs a terminal, and there is none: leave it out, or run it where /dev/tty can be opened"
-    )]
-    NoTerminal,
-    /// The terminal cannot place text.
-    #[error(
-        "--live cannot draw on a terminal of type {0:?} (TERM): leave it out, or set TERM to the terminal's type"
-    )]
-    Plain(String),
-    /// Another program has the terminal.
-    #[error("--live needs the terminal, which another program has: run it in the foreground")]
-    Background,
-    /// The terminal does not take settings, or a thread cannot be started.
-    #[error("cannot use the terminal")]
-    Io(#[from] io::Error),
-}
 
 /// A terminal that shows a picture.
 pub(crate) struct TerminalScreen {
@@ -76,36 +57,16 @@ pub(crate) struct OwnTerminal {
 }
 
 impl TerminalScreen {
-    /// Takes the terminal of this process: that which controls it, or else the one that is standard
-    /// error.
-    pub(crate) fn take_terminal() -> Result<Self, LiveError> {
-        Self::from_file(Self::find_terminal()?)
-    }
-
-    /// Returns the terminal of this process, if it can show a picture.
-    pub(crate) fn find_terminal() -> Result<File, LiveError> {
-        let kind = std::env::var("TERM").unwrap_or_default();
-        let file = open_terminal().ok_or(LiveError::NoTerminal)?;
-        if ["", "dumb", "unknown"].contains(&kind.as_str()) {
-            return Err(LiveError::Plain(kind));
-        }
-        // Changing the settings of a terminal that another program has would stop this one.
-        if tcgetpgrp(&file).is_ok_and(|foreground| foreground != getpgrp()) {
-            return Err(LiveError::Background);
-        }
-        Ok(file)
-    }
-
     /// Takes a terminal that is open, and ours.
-    pub(crate) fn from_file(file: File) -> Result<Self, LiveError> {
-        let before = tcgetattr(&file).map_err(io::Error::from)?;
+    pub(crate) fn from_file(file: File) -> Result<Self> {
+        let before = tcgetattr(&file).map_err(cannot_use_terminal)?;
         let mut ours = before.clone();
         // Keys come one by one and unseen, and Ctrl-C too: a program that a signal ends leaves the
         // terminal as it is.
         ours.local_modes
             .remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN);
         ours.input_modes.remove(InputModes::IXON);
-        tcsetattr(&file, OptionalActions::Now, &ours).map_err(io::Error::from)?;
+        tcsetattr(&file, OptionalActions::Now, &ours).map_err(cannot_use_terminal)?;
         let terminal = Arc::new(OwnTerminal {
             file,
             before,
@@ -229,6 +190,38 @@ impl OwnTerminal {
             }
         }
     }
+}
+
+/// Returns the terminal of this process: that which controls it, or else the one that is standard
+/// error.
+///
+/// # Errors
+/// Fails if there is no terminal, it cannot place text, or it is another program's.
+pub(crate) fn find_terminal() -> Result<File> {
+    let kind = std::env::var("TERM").unwrap_or_default();
+    let file = open_terminal().ok_or_else(|| {
+        usage_failure(
+            "--live needs a terminal, and there is none: leave it out, or run it where /dev/tty can be opened",
+        )
+    })?;
+    if ["", "dumb", "unknown"].contains(&kind.as_str()) {
+        return Err(usage_failure(format!(
+            "--live cannot draw on a terminal of type {kind:?} (TERM): leave it out, or set TERM to the terminal's type"
+        )));
+    }
+    // Changing the settings of a terminal that another program has would stop this one.
+    if tcgetpgrp(&file).is_ok_and(|foreground| foreground != getpgrp()) {
+        return Err(usage_failure(
+            "--live needs the terminal, which another program has: run it in the foreground",
+        ));
+    }
+    Ok(file)
+}
+
+/// Returns the failure of a terminal that does not take settings, or of a thread that cannot be
+/// started.
+pub(crate) fn cannot_use_terminal(cause: impl Into<io::Error>) -> Failure {
+    cannot("use the terminal")(cause.into())
 }
 
 /// Opens the terminal for itself, so that nothing that others do with it waits or does not.

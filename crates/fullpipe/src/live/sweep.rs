@@ -10,8 +10,8 @@ use ratatui_core::layout::Size;
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span as Words};
 
-use crate::course::TransferHistory;
-use crate::frame::{LivePage, clock_text, dim_line, dim_style, named_line, share_bar};
+use crate::live::course::TransferHistory;
+use crate::live::frame::{LivePage, clock_text, dim_line, dim_style, named_line, share_bar};
 
 /// Characters of a tile.
 const TILE: usize = 5;
@@ -34,7 +34,7 @@ const SHADES: [u8; 5] = [17, 18, 24, 31, 38];
 
 /// Something that happened in a sweep.
 #[derive(Debug, Clone, PartialEq)]
-pub enum SweepUpdate {
+pub(crate) enum SweepUpdate {
     /// A run begins.
     Next {
         /// The setting that is measured.
@@ -59,7 +59,7 @@ pub enum SweepUpdate {
 
 /// The state of a sweep.
 #[derive(Debug, Clone)]
-pub struct SweepPage {
+pub(crate) struct SweepPage {
     plan: SweepPlan,
     runs: Vec<SweepRun>,
     surface: Vec<SweepEstimate>,
@@ -79,7 +79,7 @@ struct CurrentRun {
 
 impl SweepPage {
     /// Returns the state of a sweep of which nothing is known.
-    pub fn new(plan: &SweepPlan) -> Self {
+    pub(crate) fn new(plan: &SweepPlan) -> Self {
         Self {
             plan: plan.clone(),
             runs: Vec::new(),

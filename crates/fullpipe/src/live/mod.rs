@@ -8,8 +8,8 @@
 //! [`LiveDisplay`] is dropped, and before the message of a panic.
 
 mod course;
+mod display;
 mod frame;
-mod live;
 mod measurement;
 mod screen;
 mod server;
@@ -17,10 +17,10 @@ mod sweep;
 mod track;
 mod watched;
 
-pub use frame::LivePage;
-pub use live::{LiveDisplay, StopControls, check_terminal};
-pub use measurement::{MeasurementPage, MeasurementUpdate};
-pub use screen::LiveError;
-pub use server::{ServerPage, ServerUpdate};
-pub use sweep::{SweepPage, SweepUpdate};
-pub use watched::{WatchedPage, WatchedUpdate};
+pub(crate) use display::LiveDisplay;
+pub(crate) use frame::LivePage;
+pub(crate) use measurement::{MeasurementPage, MeasurementUpdate};
+pub(crate) use screen::find_terminal;
+pub(crate) use server::{ServerPage, ServerUpdate};
+pub(crate) use sweep::{SweepPage, SweepUpdate};
+pub(crate) use watched::{WatchedPage, WatchedUpdate};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::frame::tests::shown as drawn;
+use crate::live::frame::tests::shown as drawn;
 use fullpipe_probe::StreamSnapshot;
 use fullpipe_record::{Direction, SweepShape};
 use fullpipe_units::ByteCount;

@@ -6,12 +6,12 @@ use fullpipe_units::{BitRate, Span};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
-use crate::course::TransferHistory;
-use crate::frame::{LivePage, clock_text, named_line, sentence_lines};
+use crate::live::course::TransferHistory;
+use crate::live::frame::{LivePage, clock_text, named_line, sentence_lines};
 
 /// Something that happened while a program is watched.
 #[derive(Debug, Clone, PartialEq)]
-pub enum WatchedUpdate {
+pub(crate) enum WatchedUpdate {
     /// A tenth of a second has passed; what was sent is the first stream, and what arrived the
     /// second.
     Snapshot(TestSnapshot),
@@ -21,7 +21,7 @@ pub enum WatchedUpdate {
 
 /// The state of the connections of a program.
 #[derive(Debug, Clone)]
-pub struct WatchedPage {
+pub(crate) struct WatchedPage {
     title: String,
     course: TransferHistory,
     now: Option<(String, String)>,
@@ -30,7 +30,7 @@ pub struct WatchedPage {
 impl WatchedPage {
     /// Returns the state before anything is seen of what has this name: a command line, or
     /// `process 7`.
-    pub fn new(title: &str) -> Self {
+    pub(crate) fn new(title: &str) -> Self {
         Self {
             title: displayable_text(title),
             course: TransferHistory::new(),
@@ -82,7 +82,7 @@ impl LivePage for WatchedPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::tests::shown as drawn;
+    use crate::live::frame::tests::shown as drawn;
     use fullpipe_probe::StreamSnapshot;
     use fullpipe_record::Direction;
     use fullpipe_units::ByteCount;
