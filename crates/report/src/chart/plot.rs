@@ -266,6 +266,31 @@ impl Panel {
         self
     }
 
+    /// Returns the same panel with a series of these points, as [`PlotSeries::new`] takes them.
+    #[must_use]
+    pub fn with_points<X: AxisQuantity, Y: AxisQuantity>(
+        self,
+        name: &str,
+        mark: SeriesForm,
+        hue: Hue,
+        points: impl IntoIterator<Item = (X, Y)>,
+    ) -> Self {
+        self.with_series(PlotSeries::new(name, mark, hue, points))
+    }
+
+    /// Returns the same panel with a series of these points that has its name as the label at its
+    /// end.
+    #[must_use]
+    pub fn with_labelled_points<X: AxisQuantity, Y: AxisQuantity>(
+        self,
+        name: &str,
+        mark: SeriesForm,
+        hue: Hue,
+        points: impl IntoIterator<Item = (X, Y)>,
+    ) -> Self {
+        self.with_series(PlotSeries::new(name, mark, hue, points).with_name_as_label())
+    }
+
     /// Returns the same panel with a dotted line at `value`.
     #[must_use]
     pub fn with_level(mut self, value: impl AxisQuantity, label: &str) -> Self {

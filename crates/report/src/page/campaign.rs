@@ -56,7 +56,7 @@ pub(super) fn by_streams(report: &SweepReport) -> Option<PageSection> {
         panel = panel.with_level(top, "2002, scaled");
     }
     let measured = counted_runs(report).map(|(run, rate)| (u64::from(run.cell.streams), rate));
-    panel = panel.with_series(PlotSeries::new("runs", Dots, Grey, measured));
+    panel = panel.with_points("runs", Dots, Grey, measured);
     let (_, best) = fastest_run(report).filter(|_| !report.surface.is_empty())?;
     let plot = Plot::new_logarithmic("Rate by streams, for each window")
         .with_axis_name("streams")
@@ -183,8 +183,8 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<PageSection> {
         plot = plot.with_panel(of_window(report, window));
     }
     let panel = Panel::new("range ÷ median")
-        .with_series(PlotSeries::new("a setting", Dots, Grey, spreads))
-        .with_series(PlotSeries::new("median", Line, Plum, typical).with_name_as_label());
+        .with_points("a setting", Dots, Grey, spreads)
+        .with_labelled_points("median", Line, Plum, typical);
     let widest = count_noun(widest, "stream");
     let title = format!(
         "Runs of one setting differ most with {widest}: by {:.0} % in the median",
@@ -209,9 +209,9 @@ fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
         rates.iter().copied().max().unwrap_or_default()
     });
     Panel::new(&format!("{window}: rate"))
-        .with_series(PlotSeries::new("runs", Dots, Grey, runs))
-        .with_series(PlotSeries::new("mean", Line, Blue, mean).with_name_as_label())
-        .with_series(PlotSeries::new("fastest", Line, Orange, most).with_name_as_label())
+        .with_points("runs", Dots, Grey, runs)
+        .with_labelled_points("mean", Line, Blue, mean)
+        .with_labelled_points("fastest", Line, Orange, most)
 }
 
 /// Returns the result of `figure` for the values of each number of streams.
@@ -263,8 +263,8 @@ fn shares_by_streams(
 /// Returns the processor time of both ends by streams.
 pub(super) fn processors_panel(sender: Vec<(u64, Ratio)>, receiver: Vec<(u64, Ratio)>) -> Panel {
     Panel::new("processor time, of one core")
-        .with_series(PlotSeries::new("receiver", Dots, Orange, receiver).with_name_as_label())
-        .with_series(PlotSeries::new("sender", Dots, Blue, sender).with_name_as_label())
+        .with_labelled_points("receiver", Dots, Orange, receiver)
+        .with_labelled_points("sender", Dots, Blue, sender)
 }
 
 /// Returns the course of the fastest run: the rate of each half second, and the mean so far; `None`
@@ -282,9 +282,9 @@ pub(super) fn fastest_run_section(report: &SweepReport) -> Option<PageSection> {
     let ramp = load.ramp.unwrap_or_default();
     let changes = level_changes(&each, ramp);
     let panel = Panel::new("rate")
-        .with_series(PlotSeries::new("mean so far", Line, Grey, means).with_name_as_label())
+        .with_labelled_points("mean so far", Line, Grey, means)
         .with_series(level_series(&changes, ramp, end))
-        .with_series(PlotSeries::new("each half second", Line, Blue, each).with_name_as_label());
+        .with_labelled_points("each half second", Line, Blue, each);
     let mut plot = Plot::new("The fastest run over time").with_panel(panel);
     if ramp > Span::ZERO {
         plot = plot.with_shade(Span::ZERO, ramp, &format!("ramp {}", round_trip(ramp)));
@@ -344,8 +344,8 @@ pub(super) fn timeline_section(report: &SweepReport) -> Option<PageSection> {
         .iter()
         .filter_map(|at| Some((at.from, at.run.loaded_rtt?)));
     let delay = Panel::new("round trip")
-        .with_series(PlotSeries::new("under load", Dots, Plum, loaded).with_name_as_label())
-        .with_series(PlotSeries::new("idle", Steps, Grey, idle).with_name_as_label());
+        .with_labelled_points("under load", Dots, Plum, loaded)
+        .with_labelled_points("idle", Steps, Grey, idle);
     let (finding, method, first) = match device_traffic(report, &runs) {
         Some(traffic) => of_device(&traffic, &runs),
         None => of_rates(&runs, last),

@@ -96,22 +96,17 @@ fn rate_history_section(series: &HistorySeries) -> PageSection {
             .iter()
             .filter(|point| point.valid && limit_kind(point) == limit);
         let points = own.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-        rate = rate.with_series(PlotSeries::new(limit, Dots, hue, points).with_name_as_label());
+        rate = rate.with_labelled_points(limit, Dots, hue, points);
     }
     let invalid = series.points.iter().filter(|point| !point.valid);
     let invalid = invalid.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-    rate = rate.with_series(PlotSeries::new("not valid", Dots, Grey, invalid).with_name_as_label());
-    rate = rate.with_series(PlotSeries::new(
-        "median between changes",
-        Steps,
-        Grey,
-        median_levels(series),
-    ));
+    rate = rate.with_labelled_points("not valid", Dots, Grey, invalid);
+    rate = rate.with_points("median between changes", Steps, Grey, median_levels(series));
     let loaded = rtt_points(series, |point| point.rtt_loaded);
     let idle = rtt_points(series, |point| point.rtt_idle);
     let delays = Panel::new("round trip")
-        .with_series(PlotSeries::new("under load", Dots, Plum, loaded).with_name_as_label())
-        .with_series(PlotSeries::new("idle", Dots, Grey, idle).with_name_as_label());
+        .with_labelled_points("under load", Dots, Plum, loaded)
+        .with_labelled_points("idle", Dots, Grey, idle);
     let plot = Plot::new("Rate and round-trip time by the time of the run")
         .with_panel(rate)
         .with_panel(delays);

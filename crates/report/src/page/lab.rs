@@ -329,8 +329,8 @@ fn rate_comparison_plot(across: &str, up: &str, rates: Vec<(BitRate, BitRate)>) 
     let most = rates.iter().map(|(x, _)| *x).max().unwrap_or_default();
     let equal = [(BitRate::ZERO, BitRate::ZERO), (most, most)];
     let panel = Panel::new(up)
-        .with_series(PlotSeries::new("equal", Line, Grey, equal).with_name_as_label())
-        .with_series(PlotSeries::new(up, Dots, Blue, rates));
+        .with_labelled_points("equal", Line, Grey, equal)
+        .with_points(up, Dots, Blue, rates);
     Plot::new(&format!("{up} by {across} rate"))
         .with_axis_name(across)
         .with_panel(panel)

@@ -39,12 +39,9 @@ pub(super) fn held_back(
         (Limit::ReceiveWindow, of_window)
     };
     let panel = Panel::new("share of the time")
-        .with_series(
-            PlotSeries::new("path", Steps, Grey, limited_shares(sender, by_path))
-                .with_name_as_label(),
-        )
-        .with_series(PlotSeries::new("send buffer", Steps, Orange, buffer).with_name_as_label())
-        .with_series(PlotSeries::new("receive window", Steps, Green, window).with_name_as_label());
+        .with_labelled_points("path", Steps, Grey, limited_shares(sender, by_path))
+        .with_labelled_points("send buffer", Steps, Orange, buffer)
+        .with_labelled_points("receive window", Steps, Green, window);
     let behind = limit.filter(|limit| limit.kind != kind && limit.kind != Limit::Unknown);
     let behind =
         behind.map_text(|limit| format!(", behind the limit: {}", limit_phrase(limit.kind)));
@@ -92,13 +89,9 @@ pub(super) fn ceilings_over_time(
         return None;
     }
     let mut panel = Panel::new("rate")
-        .with_series(
-            PlotSeries::new("congestion window", Line, Green, congestion).with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("advertised window", Line, Orange, advertised).with_name_as_label(),
-        )
-        .with_series(PlotSeries::new("rate", Line, Blue, rate).with_name_as_label());
+        .with_labelled_points("congestion window", Line, Green, congestion)
+        .with_labelled_points("advertised window", Line, Orange, advertised)
+        .with_labelled_points("rate", Line, Blue, rate);
     let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
     let known = fixed
         .iter()
@@ -229,8 +222,8 @@ fn processor_panel(
     core: Vec<(Span, Ratio)>,
 ) -> Panel {
     Panel::new(name)
-        .with_series(PlotSeries::new("program", Steps, hue, program).with_name_as_label())
-        .with_series(PlotSeries::new("busiest core", Steps, Grey, core).with_name_as_label())
+        .with_labelled_points("program", Steps, hue, program)
+        .with_labelled_points("busiest core", Steps, Grey, core)
 }
 
 fn busiest_core(before: &CpuSample, now: &CpuSample) -> Option<Ratio> {

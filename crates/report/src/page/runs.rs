@@ -172,8 +172,7 @@ fn comparison_sections(runs: &[RunSummary<'_>]) -> Vec<PageSection> {
 fn rates_over_time_section(runs: &[Named<'_>]) -> PageSection {
     let (mut rate_panel, mut delay) = (Panel::new("rate"), Panel::new("round trip"));
     for ((name, run), hue) in runs.iter().zip(HUES) {
-        rate_panel = rate_panel
-            .with_series(PlotSeries::new(name, Line, hue, arrival_rates(run)).with_name_as_label());
+        rate_panel = rate_panel.with_labelled_points(name, Line, hue, arrival_rates(run));
         let loaded = run.rtt.loaded.map_text(|rtt| round_trip(rtt.median));
         delay = delay.with_series(round_trips(run, hue).with_name(name).with_label(&loaded));
     }
@@ -212,15 +211,13 @@ fn rates_by_date_section(runs: &[RunSummary<'_>]) -> Option<PageSection> {
         .iter()
         .filter_map(|(at, run)| Some((*at, run.loaded_rtt?)));
     let plot = Plot::new("Rate and round-trip time by the time of the measurement")
-        .with_panel(Panel::new("rate").with_series(PlotSeries::new("rate", Dots, Blue, points)))
-        .with_panel(
-            Panel::new("round trip under load").with_series(PlotSeries::new(
-                "round trip",
-                Dots,
-                Plum,
-                delays,
-            )),
-        );
+        .with_panel(Panel::new("rate").with_points("rate", Dots, Blue, points))
+        .with_panel(Panel::new("round trip under load").with_points(
+            "round trip",
+            Dots,
+            Plum,
+            delays,
+        ));
     Some(PageSection::new(
         "Rate and round trip by the time of the measurement",
         "A dot a measurement; times are UTC.",

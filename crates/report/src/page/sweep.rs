@@ -138,27 +138,13 @@ fn round_trips(report: &SweepReport) -> PageSection {
     let of_kernel = counted_runs(report)
         .filter_map(|(run, rate)| Some((rate, run.load.as_ref()?.smoothed_rtt?)));
     let panel = Panel::new("round trip under load")
-        .with_series(PlotSeries::new(
-            "smoothed by the sender's kernel",
-            Dots,
-            Grey,
-            of_kernel,
-        ))
-        .with_series(PlotSeries::new("nothing retransmitted", Dots, Blue, clean))
-        .with_series(PlotSeries::new(
-            "segments retransmitted",
-            Dots,
-            Orange,
-            lossy,
-        ))
+        .with_points("smoothed by the sender's kernel", Dots, Grey, of_kernel)
+        .with_points("nothing retransmitted", Dots, Blue, clean)
+        .with_points("segments retransmitted", Dots, Orange, lossy)
         .with_level(report.plan.rtt, "idle");
     let again = counted_runs(report).filter_map(|(run, rate)| Some((rate, run.retransmits?.get())));
-    let again = Panel::new("segments retransmitted").with_series(PlotSeries::new(
-        "retransmitted",
-        Dots,
-        Orange,
-        again,
-    ));
+    let again =
+        Panel::new("segments retransmitted").with_points("retransmitted", Dots, Orange, again);
     let title = match report.rtt.and_then(|rtt| rtt.climbs_from) {
         Some(from) => format!("Round trips are longer from {from} on"),
         None => "Round trips by rate".to_owned(),

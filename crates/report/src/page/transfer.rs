@@ -275,7 +275,7 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
     let end = course.last().map_or(ramp, |(at, _)| *at);
     let mean = mean_so_far(&course);
     rate_panel = rate_panel
-        .with_series(PlotSeries::new("mean so far", Line, Grey, mean).with_name_as_label())
+        .with_labelled_points("mean so far", Line, Grey, mean)
         .with_series(PlotSeries::new("rate", Line, Blue, course).with_label(&label))
         .with_series(level_series(&changes, ramp, end));
     if let Some(prediction) = predicted {
@@ -365,13 +365,9 @@ fn flight_section(
     let congestion = bytes_over_time(sender, Sample::congestion_window);
     let window = advertised.iter().map(|(_, size)| *size).max();
     let mut panel = Panel::new("data")
-        .with_series(PlotSeries::new("in flight", Line, Blue, in_flight).with_name_as_label())
-        .with_series(
-            PlotSeries::new("congestion window", Line, Green, congestion).with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("advertised window", Steps, Orange, advertised).with_name_as_label(),
-        );
+        .with_labelled_points("in flight", Line, Blue, in_flight)
+        .with_labelled_points("congestion window", Line, Green, congestion)
+        .with_labelled_points("advertised window", Steps, Orange, advertised);
     if let Some(bdp) = bdp {
         panel = panel.with_level(bdp, &format!("BDP {bdp}"));
     }
@@ -528,7 +524,7 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
     if passed.len() < 2 {
         passed = by_bytes(&receiver, round, |sample| Some(sample.bytes));
     }
-    let mut rate = Panel::new("rate").with_series(PlotSeries::new("rate", Line, Blue, passed));
+    let mut rate = Panel::new("rate").with_points("rate", Line, Blue, passed);
     if let Some(bandwidth) = evidence.bandwidth {
         rate = rate.with_level(bandwidth, &format!("bandwidth {bandwidth}"));
     }
@@ -582,10 +578,8 @@ fn time_sequence_section(sender: &[SampleSnapshot<'_>]) -> Option<PageSection> {
     });
     let panel = Panel::new("data")
         .with_series(PlotSeries::from_ranges("in flight", Blue, sent).with_label(""))
-        .with_series(
-            PlotSeries::new("acknowledged", Steps, Green, acknowledged).with_name_as_label(),
-        )
-        .with_series(PlotSeries::new("window's edge", Steps, Orange, edge).with_name_as_label());
+        .with_labelled_points("acknowledged", Steps, Green, acknowledged)
+        .with_labelled_points("window's edge", Steps, Orange, edge);
     let title = format!("Time–sequence: {last} acknowledged in {}", seconds(at));
     let method = "Data by its place in the stream: acknowledged, in flight (vertical lines), and the edge of the window.";
     Some(PageSection::new(
@@ -634,18 +628,16 @@ pub(super) fn by_load(report: &RampReport) -> PageSection {
     let p99 = rtt_by_load(report, |rtt| rtt.p99);
     let median = rtt_by_load(report, |rtt| rtt.median);
     let mut delays = Panel::new("round trip")
-        .with_series(PlotSeries::new("p99", Line, Grey, p99).with_name_as_label())
-        .with_series(PlotSeries::new("median", Line, Plum, median).with_name_as_label());
+        .with_labelled_points("p99", Line, Grey, p99)
+        .with_labelled_points("median", Line, Plum, median);
     if let Some(idle) = report.idle {
         delays = delays.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }
     let plot = Plot::new("Rate, round-trip time and loss by offered load")
         .with_axis_name("offered load")
-        .with_panel(
-            Panel::new("carried").with_series(PlotSeries::new("carried", Line, Blue, carried)),
-        )
+        .with_panel(Panel::new("carried").with_points("carried", Line, Blue, carried))
         .with_panel(delays)
-        .with_panel(Panel::new("lost").with_series(PlotSeries::new("lost", Line, Orange, lost)));
+        .with_panel(Panel::new("lost").with_points("lost", Line, Orange, lost));
     PageSection::new(
         knee_sentence(report),
         "A point for each step: carried rate, round trips and loss by offered load.",
