@@ -14,6 +14,7 @@ use fullpipe_scenario::{FlagError, ScenarioError};
 use fullpipe_store::StoreError;
 use fullpipe_sweep::KeptError;
 use fullpipe_trace::CaptureError;
+use fullpipe_units::OptionText;
 
 /// Exit code of a program that failed, or whose result is invalid.
 pub(crate) const FAILED: u8 = 1;
@@ -115,9 +116,7 @@ impl From<LabError> for Failure {
 
 impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Self {
-        let cause = error
-            .source()
-            .map_or_else(String::new, |cause| format!(": {cause}"));
+        let cause = error.source().map_text(|cause| format!(": {cause}"));
         let (code, hint) = match &error {
             CaptureError::Capture { source, .. }
                 if source.kind() == ErrorKind::PermissionDenied =>

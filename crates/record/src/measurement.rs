@@ -504,6 +504,13 @@ pub struct Summary {
     pub datagrams: Option<Datagrams>,
 }
 
+impl Summary {
+    /// Returns the rate of the steady part, or of the whole if there is none.
+    pub fn steady_or_mean_rate(&self) -> BitRate {
+        self.steady.map_or(self.rate, |steady| steady.rate)
+    }
+}
+
 /// The run's own checks, and the reasons for which its result may not be judged.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {

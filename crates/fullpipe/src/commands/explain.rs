@@ -40,8 +40,7 @@ impl RunCommand for ExplainArguments {
 }
 
 fn unknown_verdict(wanted: &str) -> Failure {
-    let near =
-        nearest_name(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
+    let near = nearest_name(wanted).map_text(|name| format!(", but there is {name}"));
     usage_failure(format!(
         "there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"
     ))

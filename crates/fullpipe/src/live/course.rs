@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use fullpipe_probe::{StreamSnapshot, TestSnapshot};
 use fullpipe_record::Direction;
 use fullpipe_report::chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, OptionText, Span};
 use ratatui_core::text::Line;
 
 use crate::live::frame::{RATE, RTT, dim_style};
@@ -157,10 +157,7 @@ impl TransferHistory {
             ("up", Hue::Blue, &self.sent),
             ("down", Hue::Orange, &self.received),
         ] {
-            let last = track
-                .points()
-                .last()
-                .map_or_else(String::new, |(_, rate)| rate.to_string());
+            let last = track.points().last().map_text(|(_, rate)| rate.to_string());
             let label = if both { format!("{name} {last}") } else { last };
             panel = panel.with_series(
                 PlotSeries::new(name, SeriesForm::Line, hue, track.points()).with_label(&label),
@@ -174,9 +171,7 @@ impl TransferHistory {
     }
 
     fn rtt_panel(&self, idle: Option<Span>) -> Panel {
-        let last = self
-            .last_rtt()
-            .map_or_else(String::new, |rtt| rtt.to_string());
+        let last = self.last_rtt().map_text(|rtt| rtt.to_string());
         let panel = Panel::new("RTT").with_series(
             PlotSeries::new("RTT", SeriesForm::Line, Hue::Orange, self.rtts.points())
                 .with_label(&last),

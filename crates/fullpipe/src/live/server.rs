@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use fullpipe_probe::ServerEvent;
 use fullpipe_record::{Direction, Interval, Request};
 use fullpipe_report::chart::displayable_text;
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, OptionText, Span};
 use ratatui_core::layout::Size;
 use ratatui_core::text::Line;
 
@@ -127,7 +127,7 @@ impl ServerPage {
 impl RunningTest {
     fn test_line(&self, now: Span) -> Line<'static> {
         let rate: BitRate = [self.up, self.down].into_iter().sum();
-        let rtt = self.rtt.map_or_else(String::new, |rtt| rtt.to_string());
+        let rtt = self.rtt.map_text(|rtt| rtt.to_string());
         let since = clock_text(now.saturating_sub(self.begun));
         let figures = [&*rate.to_string(), &*self.bytes.to_string(), &*rtt, &*since];
         let row = table_row(&self.client.to_string(), figures, &self.load);

@@ -5,7 +5,7 @@ use fullpipe_record::{
     SweepAnswer, SweepCell, SweepCost, SweepEstimate, SweepPlan, SweepReason, SweepRun,
 };
 use fullpipe_report::chart::displayable_text;
-use fullpipe_units::{BitRate, Ratio, Span, median};
+use fullpipe_units::{BitRate, OptionText, Ratio, Span, median};
 use ratatui_core::layout::Size;
 use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span as Words};
@@ -201,12 +201,8 @@ impl SweepPage {
             return Line::default();
         };
         let course = &run.course;
-        let rate = course
-            .recent_rate()
-            .map_or_else(String::new, |rate| format!(", {rate}"));
-        let rtt = course
-            .last_rtt()
-            .map_or_else(String::new, |rtt| format!(", RTT {rtt}"));
+        let rate = course.recent_rate().map_text(|rate| format!(", {rate}"));
+        let rtt = course.last_rtt().map_text(|rtt| format!(", RTT {rtt}"));
         let since = clock_text(now.saturating_sub(run.begun));
         named_line(
             "Now:",
@@ -266,9 +262,7 @@ impl SweepPage {
             let rate = run
                 .rate
                 .map_or_else(|| "does not count".to_owned(), |rate| rate.to_string());
-            let rtt = run
-                .loaded_rtt
-                .map_or_else(String::new, |rtt| format!("RTT {rtt}"));
+            let rtt = run.loaded_rtt.map_text(|rtt| format!("RTT {rtt}"));
             let cell = run.cell.to_string();
             dim_line(format!("{:>4}  {cell:<14} {rate:>14}  {rtt}", index + 1))
         })

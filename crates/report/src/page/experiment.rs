@@ -40,11 +40,11 @@ pub(super) fn experiment_article(experiment: &Experiment) -> Article {
 }
 
 fn experiment_headline(experiment: &Experiment) -> String {
-    let before = steady_or_mean_rate(&experiment.measurement);
+    let before = experiment.measurement.summary.steady_or_mean_rate();
     let limit = limit_phrase(experiment.verdict.kind);
     match &experiment.proof {
         Some(proof) => {
-            let after = steady_or_mean_rate(&proof.measurement);
+            let after = proof.measurement.summary.steady_or_mean_rate();
             let rates = from_to(&before.to_string(), &after.to_string());
             if before == BitRate::ZERO {
                 return format!("{rates}: without the limit of {limit}");
@@ -79,12 +79,16 @@ fn experiment_sentences(experiment: &Experiment) -> Vec<String> {
 
 fn experiment_facts(experiment: &Experiment) -> Vec<(String, String)> {
     let mut facts = vec![(
-        steady_or_mean_rate(&experiment.measurement).to_string(),
+        experiment
+            .measurement
+            .summary
+            .steady_or_mean_rate()
+            .to_string(),
         "before".to_owned(),
     )];
     let (accuracy, of_what) = if let Some(proof) = &experiment.proof {
         facts.push((
-            steady_or_mean_rate(&proof.measurement).to_string(),
+            proof.measurement.summary.steady_or_mean_rate().to_string(),
             format!("with {}", proof.remedy.id),
         ));
         let loaded = [&experiment.measurement, &proof.measurement]
@@ -142,8 +146,10 @@ fn prediction_row(
     predicted: &Prediction,
     hue: Hue,
 ) -> ChartRow {
-    let (rate, expected): (BitRate, BitRate) =
-        (steady_or_mean_rate(measured), predicted.kernel_model);
+    let (rate, expected): (BitRate, BitRate) = (
+        measured.summary.steady_or_mean_rate(),
+        predicted.kernel_model,
+    );
     ChartRow::new(name, &rate.to_string(), hue)
         .with_detail(&format!("predicted {expected}"))
         .with_bar(rate)

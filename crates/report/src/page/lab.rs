@@ -240,7 +240,9 @@ fn step_rates_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
 
 fn valid_rates(step: &LabStep) -> Vec<BitRate> {
     let counted = step.runs.iter().filter(|run| run.validity.is_valid());
-    counted.map(steady_or_mean_rate).collect()
+    counted
+        .map(|run| run.summary.steady_or_mean_rate())
+        .collect()
 }
 
 /// Returns the charts of the last run of a step that counts.

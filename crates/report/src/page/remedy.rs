@@ -61,7 +61,7 @@ pub(super) fn effect_section(
 ) -> PageSection {
     let (mut rates, mut delays) = (Panel::new("rate"), Panel::new("round trip"));
     for (name, measured, hue) in [("before", before, Orange), ("with it", after, Blue)] {
-        let rate = format!("{name} {}", steady_or_mean_rate(measured));
+        let rate = format!("{name} {}", measured.summary.steady_or_mean_rate());
         let course = arrival_rates(measured);
         let line = PlotSeries::new(name, Line, hue, course);
         rates = rates.with_series(line.with_label(&rate));
@@ -75,7 +75,7 @@ pub(super) fn effect_section(
     let plot = Plot::new("Rate and round-trip time before the remedy and with it")
         .with_panel(rates)
         .with_panel(delays);
-    let rate = steady_or_mean_rate(after);
+    let rate = after.summary.steady_or_mean_rate();
     PageSection::new(
         format!("{remedy} brings {rate}{}", delay_clause(before, after)),
         "Payload that arrived, and round trips, on one axis of time.",

@@ -45,7 +45,7 @@ impl<'r> RunSummary<'r> {
             name,
             host: &measured.peer.host,
             started: &measured.started,
-            rate: steady_or_mean_rate(measured),
+            rate: measured.summary.steady_or_mean_rate(),
             loaded_rtt: measured.rtt.loaded.map(|rtt| rtt.median),
             retransmits: measured.summary.retransmits,
             limit: measured

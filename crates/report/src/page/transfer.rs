@@ -23,7 +23,7 @@ pub(super) fn transfer_article(measured: &Measurement) -> Article {
     let limit = measured.limit.as_ref();
     Article {
         origin: transfer_origin(measured),
-        headline: transfer_headline(steady_or_mean_rate(measured), limit),
+        headline: transfer_headline(measured.summary.steady_or_mean_rate(), limit),
         sentences: limit
             .map(|verdict| verdict.sentence.clone())
             .into_iter()
@@ -200,7 +200,7 @@ fn transfer_facts(measured: &Measurement) -> Vec<(String, String)> {
         "mean"
     };
     let mut facts = vec![(
-        steady_or_mean_rate(measured).to_string(),
+        measured.summary.steady_or_mean_rate().to_string(),
         format!("payload that arrived, {part}"),
     )];
     facts.extend(
@@ -252,7 +252,9 @@ pub(super) fn transfer_sections(
     sections.extend(flight_section(&sender, limit, predicted_bdp(predicted)));
     sections.extend(held_back(&sender, limit));
     sections.extend(ceilings_over_time(measured, limit));
-    sections.extend(limit.and_then(|limit| ceilings_section(limit, steady_or_mean_rate(measured))));
+    sections.extend(
+        limit.and_then(|limit| ceilings_section(limit, measured.summary.steady_or_mean_rate())),
+    );
     sections.extend(limit.and_then(transfer_time));
     sections.extend(echo_rtt_section(measured));
     sections.extend(stream_rates_section(measured));

@@ -334,10 +334,7 @@ fn what_ifs(answers: &[WhatIf]) -> String {
             Some(Leg::Outer) => " next to a host",
             Some(Leg::Middle) => " between the relays",
         };
-        let time = estimate
-            .time
-            .map(|time| format!(", in {time}"))
-            .unwrap_or_default();
+        let time = estimate.time.map_text(|time| format!(", in {time}"));
         table.push_row([
             what.clone(),
             estimate.kernel_model.to_string(),

@@ -75,7 +75,7 @@ net.core.rps_sock_flow_entries: 0: receiving does not follow readers
 pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>) -> String {
     let memory = host
         .memory
-        .map_or(String::new(), |memory| format!(", {memory} of memory"));
+        .map_text(|memory| format!(", {memory} of memory"));
     let mut text = bold_text(&format!("Linux {}{memory}", host.kernel)) + "\n";
     text += &host.defects.iter().map(defect).collect::<String>();
     if let Some((rtt, bandwidth)) = path {
@@ -123,7 +123,7 @@ pub fn host_advice(advice: &HostAdvice) -> String {
     }
     for stated in &advice.folklore {
         let file = stated.file.as_ref();
-        let place = file.map_or(String::new(), |file| format!(" (in {file})"));
+        let place = file.map_text(|file| format!(" (in {file})"));
         let setting = format!("{} = {}{place}", stated.setting, stated.value);
         text += &failure_paragraph(&setting, 2);
         text += &paragraph(&format!("{}.", stated.why), 4);
@@ -226,16 +226,12 @@ fn device_text(device: &HostDevice) -> String {
 /// Returns the name, the state and the sizes of a device.
 fn device_line(device: &HostDevice) -> String {
     let kind = device.kind.as_ref();
-    let kind = kind.map_or(String::new(), |kind| format!(" ({kind})"));
+    let kind = kind.map_text(|kind| format!(" ({kind})"));
     let state = if device.is_up { "" } else { ", down" };
-    let speed = device
-        .speed
-        .map_or(String::new(), |speed| format!(", {speed}"));
-    let rings = device
-        .rings
-        .map_or(String::new(), |[out, into, most_out, most_in]| {
-            format!(", rings {out} of {most_out} out and {into} of {most_in} in")
-        });
+    let speed = device.speed.map_text(|speed| format!(", {speed}"));
+    let rings = device.rings.map_text(|[out, into, most_out, most_in]| {
+        format!(", rings {out} of {most_out} out and {into} of {most_in} in")
+    });
     let [out, into] = device.queues;
     format!(
         "{}{kind}{state}: MTU {}{speed}, {}, txqueuelen {}, queues {out} out and {into} in{rings}",
@@ -266,7 +262,7 @@ fn route_lines(host: &HostReport) -> String {
         let device = route
             .device
             .as_ref()
-            .map_or(String::new(), |device| format!(" by {device}"));
+            .map_text(|device| format!(" by {device}"));
         paragraph(
             &format!("{}{device}: {}", route.destination, metrics.join(", ")),
             2,

@@ -237,9 +237,7 @@ fn reordering_remark(step: &LabStep) -> Option<String> {
     let seen = step.datagrams?;
     let planted = seen.reordered_by_link.filter(|planted| *planted > 0)?;
     let published = step.published.and_then(|published| published.reordered);
-    let published = published
-        .map(|count| format!(", {count} were published"))
-        .unwrap_or_default();
+    let published = published.map_text(|count| format!(", {count} were published"));
     Some(format!(
         "{} datagrams came out of order; the link let {planted} be passed{published}",
         seen.reordered

@@ -287,12 +287,6 @@ fn steady_line(steady: Steady) -> String {
     )
 }
 
-/// Returns the steady rate, or the mean of the whole where there is none.
-pub(crate) fn steady_or_mean_rate(measured: &Measurement) -> BitRate {
-    let summary = &measured.summary;
-    summary.steady.map_or(summary.rate, |steady| steady.rate)
-}
-
 /// Returns a round-trip time with two significant digits below 100 µs and three above: more are
 /// noise.
 pub(crate) fn round_trip(rtt: Span) -> String {

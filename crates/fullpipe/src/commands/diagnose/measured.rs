@@ -60,7 +60,7 @@ pub(super) fn run(
 
 /// Prints the limit that was found, and that of the capture if there is one.
 fn print_limit(measurement: &Measurement, diagnosis: &Diagnosis, terminal: &Terminal) {
-    let rate = explained_rate(measurement);
+    let rate = measurement.summary.steady_or_mean_rate();
     terminal.print_progress(&report::measurement_figures(measurement));
     terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
     terminal.print_result(&report::diagnosis_text(diagnosis, rate));
@@ -125,8 +125,8 @@ impl MeasurementSetup<'_> {
             remedy: remedy.id.clone(),
             predicted: remedy.predicted,
             predicted_rtt: remedy.rtt,
-            before: explained_rate(before),
-            measured: explained_rate(&measurement),
+            before: before.summary.steady_or_mean_rate(),
+            measured: measurement.summary.steady_or_mean_rate(),
             measurement,
             kept: arguments.keep,
             not_undone,
@@ -226,14 +226,6 @@ fn diagnose_measurement(
 /// Returns the kernels of the sender and of the receiver, where known.
 pub(super) fn kernels(evidence: &Evidence) -> [Option<KernelVersion>; 2] {
     [&evidence.sender, &evidence.receiver].map(|host| host.as_ref().map(|settings| settings.kernel))
-}
-
-/// Returns the rate that the verdict explains.
-pub(in crate::commands) fn explained_rate(measurement: &Measurement) -> BitRate {
-    measurement
-        .summary
-        .steady
-        .map_or(measurement.summary.rate, |steady| steady.rate)
 }
 
 fn is_whole(measurement: &Measurement) -> bool {

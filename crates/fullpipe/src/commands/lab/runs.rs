@@ -2,7 +2,6 @@
 
 use super::scenarios::{check_congestion_controls, load_scenario};
 use super::scenarios::{check_path_support, load_grid};
-use crate::commands::diagnose::explained_rate;
 use crate::commands::grid_runs::GridRuns;
 use crate::commands::prelude::*;
 use fullpipe_experiment::{
@@ -193,7 +192,7 @@ fn show_event(event: &Event, terminal: &Terminal) {
         }
         Event::Interval(_) => terminal.print_progress("."),
         Event::Measurement(measurement) => {
-            let rate = explained_rate(measurement);
+            let rate = measurement.summary.steady_or_mean_rate();
             let valid = if measurement.validity.is_valid() {
                 ""
             } else {

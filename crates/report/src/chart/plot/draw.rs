@@ -5,6 +5,8 @@
 //! lie in a nested element whose coordinates are the values in their units: the script reads values
 //! from it, and zooms by its view box.
 
+use fullpipe_units::OptionText;
+
 use super::axis::{PlotAxis, ValueAxis, with_unit};
 use super::{Panel, Plot, PlotSeries, SeriesForm};
 use crate::chart::quantity::value_range;
@@ -303,7 +305,7 @@ fn coordinate_pair((x, y): &Place) -> String {
 fn step_path(places: &[Place]) -> String {
     let mut path = places
         .first()
-        .map_or_else(String::new, |first| format!("M{}", coordinate_pair(first)));
+        .map_text(|first| format!("M{}", coordinate_pair(first)));
     for both in places.windows(2) {
         let [(from, before), (to, after)] = both else {
             continue;

@@ -1,5 +1,7 @@
 //! A plot as text.
 
+use fullpipe_units::OptionText;
+
 use super::axis::{PlotAxis, ValueAxis, with_unit};
 use super::{Panel, Plot, PlotSeries, SeriesForm};
 use crate::chart::braille::DotGrid;
@@ -115,7 +117,7 @@ fn tick_line(plot: &Plot, axis: &PlotAxis, width: usize) -> String {
         }
     }
     let ticks = line.into_iter().collect::<String>();
-    let name = plot.axis.as_ref().map_or_else(String::new, |name| {
+    let name = plot.axis.as_ref().map_text(|name| {
         format!(
             "{:>LEFT$}{}\n",
             "",
