@@ -24,6 +24,7 @@ pub use figures::FigureTable;
 pub use heat::{HeatMap, HeatTile};
 pub use plot::{Panel, Plot, PlotSeries, SeriesForm};
 pub use quantity::{AxisQuantity, Dimension, RateChange};
+pub(crate) use quantity::{join_figures, trim_zeros};
 pub use rows::{ChartRow, RowChart};
 pub use svg::{Hue, displayable_text, escape_html};
 pub use words::{break_lines, value_bar};

@@ -125,12 +125,10 @@ impl Dimension {
     /// read alike.
     pub(crate) fn format_range(self, least: f64, most: f64) -> String {
         let (from, to) = (self.format_value(least), self.format_value(most));
-        match (from.split_once(' '), to.split_once(' ')) {
+        match self {
             _ if from == to => to,
-            (Some((number, unit)), Some((_, other))) if unit == other && self != Self::Date => {
-                format!("{number} to {to}")
-            }
-            _ => format!("{from} to {to}"),
+            Self::Date => format!("{from} to {to}"),
+            _ => join_figures(&from, "to", &to),
         }
     }
 
@@ -141,6 +139,16 @@ impl Dimension {
             _ if unit.name.is_empty() => format_digits(value),
             _ => format!("{} {}", format_digits(value / unit.size), unit.name),
         }
+    }
+}
+
+/// Returns two figures with a word between them, and with their unit once if it is the same.
+pub(crate) fn join_figures(from: &str, word: &str, to: &str) -> String {
+    match (from.split_once(' '), to.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => {
+            format!("{number} {word} {to}")
+        }
+        _ => format!("{from} {word} {to}"),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Bars, dots and intervals, a row each, over one axis.
 
+use std::fmt::Display;
+
 use crate::chart::braille::share_index;
 use crate::chart::figures::FigureTable;
 use crate::chart::plot::NOTHING;
@@ -53,6 +55,16 @@ impl ChartRow {
             expected: None,
             is_hollow: false,
         }
+    }
+
+    /// Returns a row with a bar from zero to a value, which is its figure.
+    pub fn from_bar<Q: AxisQuantity + Display>(name: &str, value: Q, hue: Hue) -> Self {
+        Self::new(name, &value.to_string(), hue).with_bar(value)
+    }
+
+    /// Returns a row with a dot at a value, which is its figure.
+    pub fn from_dot<Q: AxisQuantity + Display>(name: &str, value: Q, hue: Hue) -> Self {
+        Self::new(name, &value.to_string(), hue).with_dot(value)
     }
 
     /// Returns the same row with more words behind its figure, in the table and where the pointer
@@ -166,6 +178,13 @@ impl RowChart {
             heads: heads.map(displayable_text),
             all: Vec::new(),
         }
+    }
+
+    /// Returns the same chart with more rows.
+    #[must_use]
+    pub fn with_rows(mut self, rows: impl IntoIterator<Item = ChartRow>) -> Self {
+        self.all.extend(rows);
+        self
     }
 
     /// Returns the same chart with one more row.

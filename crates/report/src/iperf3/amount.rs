@@ -1,5 +1,6 @@
 //! Numbers as iperf3 writes them.
 
+use crate::chart::trim_zeros;
 use std::str::FromStr;
 
 use fullpipe_units::ByteCount;
@@ -104,14 +105,6 @@ pub(crate) fn two_digits(value: f64) -> String {
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{}e{sign}{:02}", trim_zeros(digits), exponent.abs())
-}
-
-fn trim_zeros(digits: &str) -> &str {
-    if digits.contains('.') {
-        digits.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        digits
-    }
 }
 
 #[cfg(test)]

@@ -138,12 +138,9 @@ pub(super) fn repetition_section(report: &SweepReport) -> Option<PageSection> {
     let mut rows = RowChart::new("Runs of one setting", ["streams × window", "median, runs"]);
     for (cell, rates) in all {
         let middle = median(rates.clone()).unwrap_or_default();
-        let row = ChartRow::new(&cell.to_string(), &middle.to_string(), Blue);
-        rows = rows.with_row(
-            row.with_detail(&count_noun(rates.len(), "run"))
-                .with_dots(rates)
-                .with_dot(middle),
-        );
+        let row = ChartRow::from_dot(&cell.to_string(), middle, Blue)
+            .with_detail(&count_noun(rates.len(), "run"));
+        rows = rows.with_row(row.with_dots(rates));
     }
     let method = "Settings that were measured more than once, by streams × window. Small dots: runs. Large dot: median.";
     Some(PageSection::new(title, method, rows))

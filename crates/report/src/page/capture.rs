@@ -70,12 +70,12 @@ fn transfer_rate(report: &CaptureReport, transfer: &CapturedTransfer) -> Option<
 fn capture_facts(report: &CaptureReport) -> Vec<(String, String)> {
     let data: ByteCount = report.flows.iter().map(FlowReport::total_bytes).sum();
     vec![
-        (report.flows.len().to_string(), "connections".to_owned()),
-        (
-            data.to_string(),
+        fact(report.flows.len(), "connections"),
+        fact(
+            data,
             format!("of data in {:.1} s", report.duration.as_secs_f64()),
         ),
-        (report.packets.to_string(), "packets".to_owned()),
+        fact(report.packets, "packets"),
     ]
 }
 

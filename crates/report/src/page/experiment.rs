@@ -78,30 +78,25 @@ fn experiment_sentences(experiment: &Experiment) -> Vec<String> {
 }
 
 fn experiment_facts(experiment: &Experiment) -> Vec<(String, String)> {
-    let mut facts = vec![(
-        experiment
-            .measurement
-            .summary
-            .steady_or_mean_rate()
-            .to_string(),
-        "before".to_owned(),
+    let mut facts = vec![fact(
+        experiment.measurement.summary.steady_or_mean_rate(),
+        "before",
     )];
     let (accuracy, of_what) = if let Some(proof) = &experiment.proof {
-        facts.push((
-            proof.measurement.summary.steady_or_mean_rate().to_string(),
+        facts.push(fact(
+            proof.measurement.summary.steady_or_mean_rate(),
             format!("with {}", proof.remedy.id),
         ));
         let loaded = [&experiment.measurement, &proof.measurement]
             .map(|measured| measured.rtt.loaded.map(|rtt| round_trip(rtt.median)));
         if let [Some(before), Some(after)] = loaded {
-            facts.push((from_to(&before, &after), "round trip under load".to_owned()));
+            facts.push(fact(from_to(&before, &after), "round trip under load"));
         }
         (proof.accuracy, "of the rate predicted with the remedy")
     } else {
         (experiment.accuracy, "of the predicted rate")
     };
-    facts
-        .extend(accuracy.map(|share| (format!("{:.1} %", share.as_percent()), of_what.to_owned())));
+    facts.extend(accuracy.map(|share| fact(format!("{:.1} %", share.as_percent()), of_what)));
     facts
 }
 
@@ -146,13 +141,12 @@ fn prediction_row(
     predicted: &Prediction,
     hue: Hue,
 ) -> ChartRow {
-    let (rate, expected): (BitRate, BitRate) = (
+    let (rate, expected) = (
         measured.summary.steady_or_mean_rate(),
         predicted.kernel_model,
     );
-    ChartRow::new(name, &rate.to_string(), hue)
+    ChartRow::from_bar(name, rate, hue)
         .with_detail(&format!("predicted {expected}"))
-        .with_bar(rate)
         .with_interval(predicted.low, predicted.high)
         .with_prediction(expected)
 }

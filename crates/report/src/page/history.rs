@@ -131,24 +131,11 @@ fn limit_kind(point: &HistoryPoint) -> &str {
 
 /// Returns the kinds of limits, the most frequent first, with a colour each; all from the fifth on
 /// are grey.
-fn limit_kind_hues(points: &[HistoryPoint]) -> Vec<(&str, Hue)> {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for point in points.iter().filter(|point| point.valid) {
-        match counts
-            .iter_mut()
-            .find(|(limit, _)| *limit == limit_kind(point))
-        {
-            Some((_, count)) => *count += 1,
-            None => counts.push((limit_kind(point), 1)),
-        }
-    }
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+fn limit_kind_hues(points: &[HistoryPoint]) -> impl Iterator<Item = (&str, Hue)> {
+    let valid = points.iter().filter(|point| point.valid);
+    let kinds = count_each(valid.map(limit_kind)).into_iter();
     let hues = HUES.into_iter().chain(std::iter::repeat(Grey));
-    counts
-        .into_iter()
-        .map(|(limit, _)| limit)
-        .zip(hues)
-        .collect()
+    kinds.map(|(limit, _)| limit).zip(hues)
 }
 
 /// Returns the medians between changes, as a line in steps; nothing where no change was found.

@@ -54,12 +54,9 @@ pub(super) fn lab_article(reports: &[LabReport]) -> Article {
             .chain(run_warnings(&steps))
             .collect(),
         facts: vec![
-            (
-                format!("{passed} of {}", reports.len()),
-                "scenarios passed".to_owned(),
-            ),
-            (steps.len().to_string(), "steps".to_owned()),
-            (runs.to_string(), format!("runs, {invalid} did not count")),
+            fact(format!("{passed} of {}", reports.len()), "scenarios passed"),
+            fact(steps.len(), "steps"),
+            fact(runs, format!("runs, {invalid} did not count")),
         ],
         sections: all,
         ..Article::default()
@@ -167,16 +164,10 @@ fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
             continue;
         };
         differences.push((measured.relative_to(published) - 1.0).abs());
-        let row = ChartRow::new(
-            &format!("{} · {}", report.scenario, step.name),
-            &measured.to_string(),
-            Blue,
-        );
-        rows = rows.with_row(
-            row.with_detail(&format!("published {published}"))
-                .with_bar(measured)
-                .with_prediction(published),
-        );
+        let name = format!("{} · {}", report.scenario, step.name);
+        let row = ChartRow::from_bar(&name, measured, Blue)
+            .with_detail(&format!("published {published}"));
+        rows = rows.with_row(row.with_prediction(published));
     }
     let title = format!(
         "Half of the steps are within {:.0} % of the published rate",
@@ -225,10 +216,9 @@ fn step_rates_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
             continue;
         };
         let name = format!("{} · {}", report.scenario, step.name);
-        let row = ChartRow::new(&name, &middle.to_string(), Blue)
+        let row = ChartRow::from_dot(&name, middle, Blue)
             .with_detail(&count_noun(runs.len(), "run"))
-            .with_dots(runs)
-            .with_dot(middle);
+            .with_dots(runs);
         rows = rows.with_row(row.with_prediction(step.prediction.kernel_model));
     }
     Some(PageSection::new(

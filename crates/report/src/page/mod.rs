@@ -25,6 +25,9 @@ mod transfer;
 pub use difference::difference_text;
 pub use sweep::sweep_text;
 
+use std::cmp::Reverse;
+use std::fmt::Display;
+
 use fullpipe_record::{Content, Document};
 
 use prelude::*;
@@ -238,9 +241,27 @@ fn used_cells(cells: &[String], used: &[usize]) -> Vec<String> {
     used.iter().map(|column| cells[*column].clone()).collect()
 }
 
+/// Returns a figure with what it is.
+pub(crate) fn fact(figure: impl Display, meaning: impl Into<String>) -> (String, String) {
+    (figure.to_string(), meaning.into())
+}
+
 /// Returns a figure as text, nothing of one that is not known.
 pub(crate) fn or_empty<T: ToString>(figure: Option<T>) -> String {
     figure.map_text(|figure| figure.to_string())
+}
+
+/// Returns the different ones of `items`, each with its number, the most frequent first.
+pub(crate) fn count_each<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<(T, u64)> {
+    let mut counts: Vec<(T, u64)> = Vec::new();
+    for item in items {
+        match counts.iter_mut().find(|(known, _)| *known == item) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((item, 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    counts
 }
 
 /// Returns the largest share in percent, 0 without any.

@@ -46,12 +46,8 @@ fn programs_sections(report: &ProgramsReport) -> Vec<PageSection> {
 /// Returns the rates under one set of settings.
 fn batch_rates_section(batch: &ProgramBatch) -> PageSection {
     let title = format!("Rates by program: {}", batch.name);
-    let rows = batch
-        .rows
-        .iter()
-        .fold(RowChart::new(&title, ["program", "rate"]), |rows, row| {
-            rows.with_row(program_rate_row(row))
-        });
+    let rows = RowChart::new(&title, ["program", "rate"])
+        .with_rows(batch.rows.iter().map(program_rate_row));
     let fastest = batch
         .rows
         .iter()

@@ -32,15 +32,14 @@ fn command_time(remedy: &Remedy) -> String {
 
 /// Returns the rate with a remedy, next to the one before and the prediction.
 pub(super) fn trial_section(trial: &Trial) -> PageSection {
-    let mut with =
-        ChartRow::new(&trial.remedy, &trial.measured.to_string(), Green).with_bar(trial.measured);
+    let mut with = ChartRow::from_bar(&trial.remedy, trial.measured, Green);
     if let Some(forecast) = trial.predicted {
         with = with
             .with_prediction(forecast.bits_per_second)
             .with_interval(forecast.low, forecast.high);
     }
     let rows = RowChart::new("Rate before and with the remedy", ["", "rate"])
-        .with_row(ChartRow::new("before", &trial.before.to_string(), Grey).with_bar(trial.before))
+        .with_row(ChartRow::from_bar("before", trial.before, Grey))
         .with_row(with);
     let title = format!(
         "{} brings {} → {}",

@@ -247,10 +247,9 @@ fn rates_by_host_section(runs: &[RunSummary<'_>]) -> PageSection {
             format!("{least} to {most}, {runs}")
         };
         rows = rows.with_row(
-            ChartRow::new(host, &middle.to_string(), Blue)
+            ChartRow::from_dot(host, middle, Blue)
                 .with_detail(&detail)
-                .with_dots(own)
-                .with_dot(middle),
+                .with_dots(own),
         );
     }
     PageSection::new(
@@ -262,19 +261,11 @@ fn rates_by_host_section(runs: &[RunSummary<'_>]) -> PageSection {
 
 /// Returns the number of runs by limit.
 fn runs_by_limit_section(runs: &[RunSummary<'_>]) -> PageSection {
-    let mut counts: Vec<(Limit, u64)> = Vec::new();
-    for run in runs {
-        match counts.iter_mut().find(|(limit, _)| *limit == run.limit) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((run.limit, 1)),
-        }
-    }
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut rows = RowChart::new("Measurements by limit", ["limit", "measurements"]);
-    for (limit, count) in &counts {
-        rows =
-            rows.with_row(ChartRow::new(limit.name(), &count.to_string(), Grey).with_bar(*count));
-    }
+    let counts = count_each(runs.iter().map(|run| run.limit));
+    let bars = counts
+        .iter()
+        .map(|(limit, count)| ChartRow::from_bar(limit.name(), *count, Grey));
+    let rows = RowChart::new("Measurements by limit", ["limit", "measurements"]).with_rows(bars);
     let (most, count) = counts.first().copied().unwrap_or((Limit::Unknown, 0));
     let title = format!(
         "{count} of {} are limited by {}",

@@ -87,30 +87,21 @@ pub fn sweep_text(report: &SweepReport) -> String {
 }
 
 fn sweep_facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
-    let added = added_rtt(report, &answer.knee).map(|added| {
-        (
-            added_time(added),
-            "round trip that the knee adds".to_owned(),
-        )
-    });
-    let share = Ratio::from_quotient(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
+    let fastest =
+        fastest_run(report).map(|(run, rate)| fact(rate, format!("the fastest run, {}", run.cell)));
+    let added = added_rtt(report, &answer.knee)
+        .map(|added| fact(added_time(added), "round trip that the knee adds"));
     let spent = if report.plan.order.is_some() {
-        (
-            report.spent.bytes.to_string(),
-            format!("moved in {}", count_noun(report.runs.len(), "run")),
-        )
+        let runs = count_noun(report.runs.len(), "run");
+        fact(report.spent.bytes, format!("moved in {runs}"))
     } else {
-        (
+        let share = Ratio::from_quotient(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
+        fact(
             format!("{:.0} %", share.as_percent()),
-            "of the bytes of the whole grid".to_owned(),
+            "of the bytes of the whole grid",
         )
     };
-    let fastest = fastest_run(report)
-        .map(|(run, rate)| (rate.to_string(), format!("the fastest run, {}", run.cell)));
-    [fastest, added, Some(spent)]
-        .into_iter()
-        .flatten()
-        .collect()
+    fastest.into_iter().chain(added).chain([spent]).collect()
 }
 
 fn rate_map_section(report: &SweepReport) -> PageSection {
@@ -178,11 +169,7 @@ fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
                 ]
             }),
     );
-    PageSection {
-        title: "The setting, and others that do".to_owned(),
-        method: String::new(),
-        view: super::SectionView::Table(table),
-    }
+    PageSection::new("The setting, and others that do", "", table)
 }
 
 fn costs_section(report: &SweepReport) -> PageSection {
@@ -232,11 +219,7 @@ fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
                 ]
             }),
     );
-    PageSection {
-        title: "The runs".to_owned(),
-        method: "In their order.".to_owned(),
-        view: super::SectionView::Table(table),
-    }
+    PageSection::new("The runs", "In their order.", table)
 }
 
 fn added_time(added: Span) -> String {

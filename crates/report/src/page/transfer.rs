@@ -2,7 +2,7 @@
 
 use fullpipe_record::{
     Diagnosis, DiagnosisReport, Evidence, Prediction, RampReport, RttStats, Sample, TimeAccount,
-    TransferTimeShare, Verdict,
+    Verdict,
 };
 
 use super::course::{
@@ -13,7 +13,8 @@ use super::course::{
 use super::limits::{ceilings_over_time, held_back, processor_time_section};
 use super::prelude::*;
 use super::remedy::{effect_section, remedies_section, trial_section};
-use crate::text::{UseOfTime, confidence_percent, limit_name, main_use, uses_of_time};
+use crate::chart::join_figures;
+use crate::text::{confidence_percent, limit_name, main_use, uses_of_time};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.
 const GROWTH: f64 = 1.1;
@@ -77,18 +78,17 @@ pub(super) fn diagnosis_article(
 
 /// Returns the account of the time that was watched.
 fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
-    let rows = RowChart::new("Where the time went", ["use", "time"]);
-    let rows = uses_of_time(account)
+    let bars = uses_of_time(account)
         .into_iter()
-        .map(|(name, time, figures): UseOfTime| {
+        .map(|(name, time, figures)| {
             let figure = if figures.is_empty() {
                 seconds(time)
             } else {
                 format!("{}: {figures}", seconds(time))
             };
             ChartRow::new(name, &figure, Blue).with_bar(time)
-        })
-        .fold(rows, RowChart::with_row);
+        });
+    let rows = RowChart::new("Where the time went", ["use", "time"]).with_rows(bars);
     let method = "Each moment is booked once: data under way before requests, and those before waiting for the other \
                   program. Only the first gets shorter with the rate.";
     PageSection::new(main_use(account, is_command), method, rows)
@@ -97,14 +97,12 @@ fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
 /// Returns the account of the time of a transfer; `None` where it was not booked.
 pub(super) fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
     let longest = verdict.where_time_went.first()?;
-    let rows = RowChart::new("Where the time of the transfer went", ["use", "time"]);
-    let rows = verdict
+    let bars = verdict
         .where_time_went
         .iter()
-        .map(|one: &TransferTimeShare| {
-            ChartRow::new(one.used_for.text(), &seconds(one.time), Blue).with_bar(one.time)
-        })
-        .fold(rows, RowChart::with_row);
+        .map(|one| ChartRow::new(one.used_for.text(), &seconds(one.time), Blue).with_bar(one.time));
+    let rows =
+        RowChart::new("Where the time of the transfer went", ["use", "time"]).with_rows(bars);
     let title = format!("Most of the transfer's time: {}", longest.used_for.text());
     let method = "Each moment between two samples is booked once, by what held the data back then; the mean of all \
                   streams.";
@@ -132,7 +130,7 @@ fn watched_article(diagnosis: &Diagnosis) -> Article {
         headline: transfer_headline(rate, Some(&diagnosis.verdict)),
         sentences: vec![diagnosis.verdict.sentence.clone()],
         facts: transfer
-            .map(|seen| vec![(seen.bytes.to_string(), "moved while watched".to_owned())])
+            .map(|seen| vec![fact(seen.bytes, "moved while watched")])
             .unwrap_or_default(),
         sections,
         ..Article::default()
@@ -199,25 +197,24 @@ fn transfer_facts(measured: &Measurement) -> Vec<(String, String)> {
     } else {
         "mean"
     };
-    let mut facts = vec![(
-        measured.summary.steady_or_mean_rate().to_string(),
+    let mut facts = vec![fact(
+        measured.summary.steady_or_mean_rate(),
         format!("payload that arrived, {part}"),
     )];
     facts.extend(
-        rtt_inflation(measured)
-            .map(|growth| (growth, "round trip, idle and under load".to_owned())),
+        rtt_inflation(measured).map(|growth| fact(growth, "round trip, idle and under load")),
     );
     if let Some(count) = measured.summary.retransmits {
-        facts.push((count.get().to_string(), "segments retransmitted".to_owned()));
+        facts.push(fact(count.get(), "segments retransmitted"));
     } else if let Some(seen) = measured.summary.datagrams {
-        facts.push((
-            seen.lost.to_string(),
+        facts.push(fact(
+            seen.lost,
             format!("datagrams lost, {} arrived", seen.received),
         ));
     }
     let summary = &measured.summary;
-    facts.push((
-        summary.received.to_string(),
+    facts.push(fact(
+        summary.received,
         format!("arrived in {:.1} s", summary.duration.as_secs_f64()),
     ));
     facts
@@ -235,10 +232,7 @@ fn rtt_inflation(measured: &Measurement) -> Option<String> {
 
 /// Returns two figures with an arrow, their unit once if it is the same: `100 → 178 ms`.
 pub(super) fn from_to(from: &str, to: &str) -> String {
-    match (from.split_once(' '), to.split_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} → {to}"),
-        _ => format!("{from} → {to}"),
-    }
+    join_figures(from, "→", to)
 }
 
 /// Returns the sections on one measurement.
@@ -399,7 +393,7 @@ pub(super) fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<P
     all.sort_by_key(|(_, rate)| *rate);
     let (lowest, least) = *all.first()?;
     let mut rows = RowChart::new("Ceilings", ["limit", "rate that it allows"]);
-    rows = rows.with_row(ChartRow::new("measured", &measured.to_string(), Blue).with_bar(measured));
+    rows = rows.with_row(ChartRow::from_bar("measured", measured, Blue));
     for (kind, rate) in all {
         let (hue, mark) = match kind {
             _ if kind == verdict.kind => (Orange, ", the limit"),

@@ -176,10 +176,6 @@ fn stored_figures(facts: &StoredFacts) -> String {
     text
 }
 
-fn figure_text<T: ToString>(figure: Option<T>) -> Option<String> {
-    figure.map(|figure| figure.to_string())
-}
-
 pub(crate) const fn direction_name(direction: Direction) -> &'static str {
     match direction {
         Direction::Upload => "upload",

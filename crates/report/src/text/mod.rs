@@ -34,7 +34,7 @@ pub(crate) use sweep::{
     added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes,
     sweep_sentences,
 };
-pub(crate) use time_account::{UseOfTime, main_use, uses_of_time};
+pub(crate) use time_account::{main_use, uses_of_time};
 pub(crate) use two_captures::{field_name, losses_between};
 
 pub use archive::{

@@ -1,6 +1,6 @@
 //! A sweep: a map of the rates, the knee, and the answers that the runs give.
 
-use crate::chart::HeatTile;
+use crate::chart::{HeatTile, join_figures};
 use fullpipe_record::{
     SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast,
     SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
@@ -148,11 +148,7 @@ fn own_rates(report: &SweepReport, cell: SweepCell) -> Vec<BitRate> {
 
 /// Returns the interval of a rate, with its unit once if it is the same.
 pub(crate) fn rate_interval(of: &SweepEstimate) -> String {
-    let (low, high) = (of.low.to_string(), of.high.to_string());
-    match (low.split_once(' '), high.split_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
-        _ => format!("{low} to {high}"),
-    }
+    join_figures(&of.low.to_string(), "to", &of.high.to_string())
 }
 
 /// Returns the settings that an answer names.

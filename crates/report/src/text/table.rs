@@ -156,6 +156,11 @@ pub(crate) fn pair_table<N: ToString>(
     TextTable::from_rows("|", rows.map(|(name, value)| [name.to_string(), value])).render(indent)
 }
 
+/// Returns a figure as text, if it is known.
+pub(crate) fn figure_text<T: ToString>(figure: Option<T>) -> Option<String> {
+    figure.map(|figure| figure.to_string())
+}
+
 /// Text of a cell, or a dash if its value is unknown.
 pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string())
