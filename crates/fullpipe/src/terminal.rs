@@ -173,7 +173,10 @@ impl Terminal {
     /// Prints an event as one line of JSON; prints nothing if the result is text or a document.
     pub(crate) fn print_event(&self, event: &Event) {
         if self.format == OutputFormat::JsonLines {
-            Self::print_line(&event_line(event, &current_time_text()));
+            Self::print_line(&event_line(
+                event,
+                &current_time_text(jiff::Unit::Millisecond),
+            ));
         }
     }
 
@@ -333,9 +336,9 @@ fn is_dumb() -> bool {
 }
 
 /// Returns the time, to the millisecond.
-fn current_time_text() -> String {
+pub(crate) fn current_time_text(to: jiff::Unit) -> String {
     jiff::Timestamp::now()
-        .round(jiff::Unit::Millisecond)
+        .round(to)
         .map(|now| now.to_string())
         .unwrap_or_default()
 }

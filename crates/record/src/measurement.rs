@@ -25,6 +25,17 @@ pub enum Direction {
     Both,
 }
 
+impl Direction {
+    /// Returns the direction in words: `upload`, `download` or `both ways`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Upload => "upload",
+            Self::Download => "download",
+            Self::Both => "both ways",
+        }
+    }
+}
+
 /// The host at the other end of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Peer {

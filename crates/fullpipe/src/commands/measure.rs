@@ -192,21 +192,26 @@ pub(super) fn require_whole(
     }
 }
 
+/// Returns the UDP load of a request in words, if it is so much that it displaces other traffic.
+pub(super) fn displacing_udp(request: &Request) -> Option<String> {
+    if request.transport == Transport::Tcp {
+        return None;
+    }
+    match request
+        .rate
+        .map(|rate| rate.scale_by(request.streams.into()))
+    {
+        Some(rate) if rate <= UDP_CONSENT_RATE => None,
+        Some(rate) => Some(format!("{rate} of UDP")),
+        None => Some("UDP as fast as it goes".to_owned()),
+    }
+}
+
 /// Asks for consent before UDP load that displaces other traffic leaves this host.
 pub(super) fn ask_consent(destination: &Destination, request: &Request) -> Result {
-    let offered = request
-        .rate
-        .map(|rate| rate.scale_by(f64::from(request.streams)));
-    let harmless = request.transport == Transport::Tcp
-        || offered.is_some_and(|rate| rate <= UDP_CONSENT_RATE)
-        || stays_here(&destination.host);
-    if harmless {
+    let Some(offered) = displacing_udp(request).filter(|_| !stays_here(&destination.host)) else {
         return Ok(());
-    }
-    let offered = offered.map_or_else(
-        || "UDP as fast as it goes".to_owned(),
-        |rate| format!("{rate} of UDP"),
-    );
+    };
     let warning = format!(
         "{offered} does not give way to other traffic: on a path that others use it can starve them, and it is lost \
          where the path carries less"

@@ -191,11 +191,7 @@ fn describe_load(load: &CrossTraffic) -> String {
 }
 
 fn describe_request(request: &Request) -> String {
-    let transport = match request.transport {
-        Transport::Tcp => "TCP",
-        Transport::Udp => "UDP",
-    };
-    format!("{} × {transport}", request.streams)
+    format!("{} × {}", request.streams, request.transport.name())
 }
 
 /// The path as its user has changed it.

@@ -245,17 +245,10 @@ fn remaining_line(rest: &[(StreamSnapshot, BitRate)]) -> Option<Line<'static>> {
 
 /// Returns a load in a few words: `TCP, download, 4 streams`.
 pub(crate) fn describe_load(request: &Request) -> String {
-    let transport = match request.transport {
-        Transport::Tcp => "TCP",
-        Transport::Udp => "UDP",
-    };
-    let way = match request.direction {
-        Direction::Upload => "upload",
-        Direction::Download => "download",
-        Direction::Both => "both ways",
-    };
     format!(
-        "{transport}, {way}, {}",
+        "{}, {}, {}",
+        request.transport.name(),
+        request.direction.name(),
         count_noun(request.streams, "stream")
     )
 }

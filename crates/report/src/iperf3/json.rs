@@ -163,13 +163,6 @@ pub(crate) fn format_date(at: Span) -> String {
     )
 }
 
-pub(crate) const fn protocol_name(transport: Transport) -> &'static str {
-    match transport {
-        Transport::Tcp => "TCP",
-        Transport::Udp => "UDP",
-    }
-}
-
 /// Returns host and port of an address; the port is 0 if there is none.
 pub(crate) fn split_address(address: &str) -> (&str, u16) {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
@@ -360,7 +353,7 @@ impl Connected {
 impl TestStart {
     fn from_request(request: &Request) -> Self {
         Self {
-            protocol: protocol_name(request.transport),
+            protocol: request.transport.name(),
             num_streams: request.streams,
             blksize: request.block.get(),
             omit: JsonNumber(request.omit.as_secs_f64()),

@@ -256,7 +256,7 @@ impl TextOutput {
         };
         format!(
             "Starting Test: protocol: {}, {} streams, {} byte blocks, omitting {:.0} seconds, {end}, tos {}\n",
-            json::protocol_name(request.transport),
+            request.transport.name(),
             request.streams,
             request.block.get(),
             request.omit.as_secs_f64(),

@@ -5,7 +5,7 @@ use fullpipe_units::Time;
 
 use super::prelude::*;
 use super::runs::time_of;
-use crate::text::{direction_name, no_change, ratio_change};
+use crate::text::{no_change, ratio_change};
 
 /// Series that are drawn; each is of one path, load and direction.
 const MAX_SERIES: usize = 6;
@@ -86,7 +86,7 @@ fn rate_history_section(series: &HistorySeries) -> PageSection {
     let name = format!(
         "{}, {}: {}",
         series.path_key,
-        direction_name(series.direction),
+        series.direction.name(),
         series.request_key
     );
     let mut rate = Panel::new("rate");

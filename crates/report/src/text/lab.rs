@@ -195,10 +195,7 @@ fn cross_datagram_row(load: &LabCrossTraffic) -> [String; 8] {
 
 /// Returns the name of a load of cross traffic: `+ 10 × UDP`.
 fn cross_traffic(load: &LabCrossTraffic) -> String {
-    let transport = match load.request.transport {
-        Transport::Tcp => "TCP",
-        Transport::Udp => "UDP",
-    };
+    let transport = load.request.transport.name();
     match load.phases {
         0 | 1 => format!("+ {} × {transport}", load.request.streams),
         phases => format!("+ {transport}, {phases} times"),

@@ -26,7 +26,7 @@ pub(crate) mod table;
 mod time_account;
 mod two_captures;
 
-pub(crate) use archive::{direction_name, no_change, short_id};
+pub(crate) use archive::{no_change, short_id};
 pub(crate) use diagnosis::{command_time_text, confidence_percent, limit_name, remedy_reason};
 pub(crate) use difference::ratio_change;
 pub(crate) use simulation::transfer_names;

@@ -257,7 +257,8 @@ fn finish_diagnosis(
         last.validity.is_valid() && measurement.validity.is_valid(),
     );
     let error = message.map(|message| ErrorReport { message, exit_code });
-    print_diagnosis(measurement, diagnosis, trial, error.as_ref(), out);
+    let report = measured_report(diagnosis, trial);
+    print_diagnosis(Some(measurement), report, error.as_ref(), out);
     Failure::after_report(error.as_ref(), interrupted, is_valid)
 }
 
@@ -272,25 +273,29 @@ fn with_what_there_is(
         message: failure.message,
         exit_code: failure.code,
     };
-    print_diagnosis(measurement, diagnosis, None, Some(&error), out);
+    let report = measured_report(diagnosis, None);
+    print_diagnosis(Some(measurement), report, Some(&error), out);
     Failure::already_printed(failure.code)
 }
 
-fn print_diagnosis(
-    measurement: Measurement,
-    diagnosis: Diagnosis,
-    trial: Option<Trial>,
-    error: Option<&ErrorReport>,
-    (keep, terminal): Out<'_>,
-) {
-    let diagnosis = Box::new(DiagnosisReport {
+fn measured_report(diagnosis: Diagnosis, trial: Option<Trial>) -> DiagnosisReport {
+    DiagnosisReport {
         transfers: vec![diagnosis],
         trial,
         ..DiagnosisReport::default()
-    });
+    }
+}
+
+pub(super) fn print_diagnosis(
+    measurement: Option<Measurement>,
+    report: DiagnosisReport,
+    error: Option<&ErrorReport>,
+    (keep, terminal): Out<'_>,
+) {
+    let diagnosis = Box::new(report);
     terminal.print_event(&Event::Diagnosis(diagnosis.clone()));
     let content = Content::Diagnosis {
-        measurement: Some(Box::new(measurement)),
+        measurement: measurement.map(Box::new),
         diagnosis,
     };
     let document = terminal.print_report(content, error);

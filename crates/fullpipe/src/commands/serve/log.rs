@@ -6,7 +6,7 @@ use crate::commands::log_thread::LogThread;
 use crate::commands::pidfile::PidFile;
 use crate::commands::prelude::*;
 use crate::live::ServerUpdate;
-use crate::terminal::event_line;
+use crate::terminal::{current_time_text, event_line};
 use fullpipe_control::RefusedConnections;
 use fullpipe_copy::ShareEvent;
 use fullpipe_probe::ServerEvent;
@@ -130,10 +130,7 @@ impl ServerLog {
     }
 
     pub(super) fn write_entry(&mut self, noted: &LogEntry) {
-        let now = jiff::Timestamp::now()
-            .round(jiff::Unit::Second)
-            .map(|now| now.to_string())
-            .unwrap_or_default();
+        let now = current_time_text(jiff::Unit::Second);
         let line = if self.json {
             noted.to_event().map(|event| event_line(&event, &now))
         } else {
