@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::chart::AxisQuantity;
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
 
-use super::course::{level_changes, level_note, level_series, mean_so_far};
+use super::course::{level_changes, level_note, level_series, mean_so_far, rtt_distributions};
 use super::prelude::*;
 use super::published;
 use crate::text::seconds_or_minutes;
@@ -307,18 +307,14 @@ pub(super) fn sweep_rtt_section(report: &SweepReport) -> Option<PageSection> {
         .filter_map(|run| run.loaded_rtt)
         .collect();
     let [before, during] = [median(idle.clone())?, median(loaded.clone())?].map(round_trip);
-    let panel = Panel::new("share of the runs with less")
-        .with_series(
-            PlotSeries::from_distribution("idle", Blue, idle)
-                .with_label(&format!("idle, median {before}")),
-        )
-        .with_series(
-            PlotSeries::from_distribution("loaded", Plum, loaded)
-                .with_label(&format!("loaded, median {during}")),
-        );
-    let plot = Plot::new("Round trips of the runs, idle and loaded")
-        .with_axis_name("round trip")
-        .with_panel(panel);
+    let plot = rtt_distributions(
+        "Round trips of the runs, idle and loaded",
+        "share of the runs with less",
+        [
+            (idle, format!("median {before}")),
+            (loaded, format!("median {during}")),
+        ],
+    );
     let title = format!(
         "Half of the runs have round trips above {during} under load, and {before} without"
     );

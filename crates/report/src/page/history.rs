@@ -18,6 +18,33 @@ const MAX_DAYS: usize = 120;
 
 /// Returns the article on a history.
 pub(super) fn history_article(report: &HistoryReport) -> Article {
+    let first = report.series.first();
+    let last_change = first
+        .and_then(|series| series.changes.last())
+        .map(|change| change.sentence.clone());
+    let left_out = report.series.len().saturating_sub(MAX_SERIES);
+    let more =
+        (left_out > 0).then(|| format!("{left_out} more series, of fewer runs, are not shown."));
+    Article {
+        origin: format!("fullpipe history · {}", report.host),
+        headline: history_headline(report),
+        sentences: last_change
+            .or_else(|| no_change(first?))
+            .into_iter()
+            .chain(more)
+            .collect(),
+        sections: report
+            .series
+            .iter()
+            .take(MAX_SERIES)
+            .flat_map(history_sections)
+            .collect(),
+        ..Article::default()
+    }
+}
+
+/// Returns the finding of a history: the number of changes.
+fn history_headline(report: &HistoryReport) -> String {
     let runs: usize = report.series.iter().map(|series| series.points.len()).sum();
     let found: usize = report
         .series
@@ -28,7 +55,7 @@ pub(super) fn history_article(report: &HistoryReport) -> Article {
         .series
         .iter()
         .any(|series| series.detectable.is_some());
-    let headline = match (runs, found) {
+    match (runs, found) {
         (0, _) => format!("No runs towards {} are kept", report.host),
         (_, 0) if !is_shown => {
             format!("{}: too few runs to show a change of the rate", report.host)
@@ -47,29 +74,6 @@ pub(super) fn history_article(report: &HistoryReport) -> Article {
             "{}: the rate changed {many} times in {runs} runs",
             report.host
         ),
-    };
-    let first = report.series.first();
-    let last_change = first
-        .and_then(|series| series.changes.last())
-        .map(|change| change.sentence.clone());
-    let left_out = report.series.len().saturating_sub(MAX_SERIES);
-    let more =
-        (left_out > 0).then(|| format!("{left_out} more series, of fewer runs, are not shown."));
-    Article {
-        origin: format!("fullpipe history · {}", report.host),
-        headline,
-        sentences: last_change
-            .or_else(|| no_change(first?))
-            .into_iter()
-            .chain(more)
-            .collect(),
-        sections: report
-            .series
-            .iter()
-            .take(MAX_SERIES)
-            .flat_map(history_sections)
-            .collect(),
-        ..Article::default()
     }
 }
 

@@ -23,13 +23,6 @@ pub(super) fn lab_article(reports: &[LabReport]) -> Article {
         .flat_map(|report| report.steps.iter().map(move |step| (report, step)))
         .collect();
     let passed = reports.iter().filter(|report| report.passed).count();
-    let headline = match (reports, passed) {
-        ([], _) => "No scenario was run".to_owned(),
-        ([one], 1) => format!("{}: passed", one.scenario),
-        ([one], _) => format!("{}: failed", one.scenario),
-        (all, passed) if passed == all.len() => format!("{passed} scenarios passed, none failed"),
-        (all, passed) => format!("{} of {} scenarios failed", all.len() - passed, all.len()),
-    };
     let mut all = vec![acceptance_section(&steps)];
     all.extend(accuracy_section(&steps));
     all.extend(next_to_source(&steps));
@@ -48,7 +41,7 @@ pub(super) fn lab_article(reports: &[LabReport]) -> Article {
     let (runs, invalid) = total_run_counts(reports);
     Article {
         origin: "fullpipe lab run".to_owned(),
-        headline,
+        headline: lab_headline(reports, passed),
         sentences: titles
             .take(MAX_SENTENCES)
             .chain(run_warnings(&steps))
@@ -60,6 +53,16 @@ pub(super) fn lab_article(reports: &[LabReport]) -> Article {
         ],
         sections: all,
         ..Article::default()
+    }
+}
+
+fn lab_headline(reports: &[LabReport], passed: usize) -> String {
+    match (reports, passed) {
+        ([], _) => "No scenario was run".to_owned(),
+        ([one], 1) => format!("{}: passed", one.scenario),
+        ([one], _) => format!("{}: failed", one.scenario),
+        (all, passed) if passed == all.len() => format!("{passed} scenarios passed, none failed"),
+        (all, passed) => format!("{} of {} scenarios failed", all.len() - passed, all.len()),
     }
 }
 

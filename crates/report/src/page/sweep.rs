@@ -17,22 +17,6 @@ use crate::text::{
 /// Returns the article on a sweep.
 pub(super) fn sweep_article(report: &SweepReport) -> Article {
     let answer = report.answer.as_ref();
-    let headline = match answer {
-        Some(answer) if answer.sure || report.plan.order.is_some() => {
-            format!("{} is enough: {}", answer.knee.cell, answer.knee.rate)
-        }
-        Some(answer) if ended_early(report) => {
-            format!(
-                "{} is the best by the runs that count: {}",
-                answer.knee.cell, answer.knee.rate
-            )
-        }
-        Some(answer) => format!(
-            "{} is the best within the budget: {}",
-            answer.knee.cell, answer.knee.rate
-        ),
-        None => "Too few runs for an answer".to_owned(),
-    };
     let sections = [
         Some(rate_map_section(report)),
         published::of_sweep(report),
@@ -57,7 +41,7 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
             report.plan.target,
             count_noun(report.runs.len(), "run")
         ),
-        headline,
+        headline: sweep_headline(report),
         sentences: sweep_sentences(report),
         facts: answer.map_or_else(Vec::new, |answer| sweep_facts(answer, report)),
         sections: sections
@@ -66,6 +50,25 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
             .chain([sweep_runs_section(&report.runs)])
             .collect(),
         ..Article::default()
+    }
+}
+
+fn sweep_headline(report: &SweepReport) -> String {
+    match &report.answer {
+        Some(answer) if answer.sure || report.plan.order.is_some() => {
+            format!("{} is enough: {}", answer.knee.cell, answer.knee.rate)
+        }
+        Some(answer) if ended_early(report) => {
+            format!(
+                "{} is the best by the runs that count: {}",
+                answer.knee.cell, answer.knee.rate
+            )
+        }
+        Some(answer) => format!(
+            "{} is the best within the budget: {}",
+            answer.knee.cell, answer.knee.rate
+        ),
+        None => "Too few runs for an answer".to_owned(),
     }
 }
 

@@ -7,8 +7,8 @@ use fullpipe_record::{
 
 use super::course::{
     LevelChange, SampleSnapshot, arrival_rates, by_bytes, bytes_over_time, level_changes,
-    level_note, level_series, mean_so_far, of_end, round_trips, sample_snapshots, sent_again,
-    smoothed_rtt_series,
+    level_note, level_series, mean_so_far, of_end, round_trips, rtt_distributions,
+    sample_snapshots, smoothed_rtt_series, transfer_plot,
 };
 use super::limits::{ceilings_over_time, held_back, processor_time_section};
 use super::prelude::*;
@@ -289,16 +289,7 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
     if let Some(idle) = measured.rtt.idle {
         delay = delay.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }
-    let again = sent_again(&of_end(measured, measured.sending_end()));
-    let again = PlotSeries::from_ranges(
-        "retransmitted",
-        Orange,
-        again.into_iter().map(|(at, segments)| (at, 0, segments)),
-    );
-    let mut plot = Plot::new("Rate and round-trip time over time")
-        .with_panel(rate_panel)
-        .with_panel(delay);
-    plot = plot.with_panel(Panel::new("segments retransmitted").with_series(again));
+    let mut plot = transfer_plot(rate_panel, delay, &of_end(measured, measured.sending_end()));
     if let Some(steady) = steady.filter(|steady| steady.ramp > Span::ZERO) {
         plot = plot.with_shade(
             Span::ZERO,
@@ -436,23 +427,19 @@ fn echo_rtt_section(measured: &Measurement) -> Option<PageSection> {
     if idle.is_empty() || loaded.is_empty() {
         return None;
     }
-    let panel = Panel::new("share of the round trips that are shorter")
-        .with_series(
-            PlotSeries::from_distribution("idle", Blue, idle)
-                .with_label(&format!("idle, p99 {}", round_trip(before.p99))),
-        )
-        .with_series(
-            PlotSeries::from_distribution("loaded", Plum, loaded)
-                .with_label(&format!("loaded, p99 {}", round_trip(during.p99))),
-        );
+
     let title = format!(
         "Half of the round trips take more than {} under load, and {} without",
         round_trip(during.median),
         round_trip(before.median)
     );
-    let plot = Plot::new("Round-trip times, idle and loaded")
-        .with_axis_name("round trip")
-        .with_panel(panel);
+    let p99 = [before, during].map(|rtt| format!("p99 {}", round_trip(rtt.p99)));
+    let [before, during] = p99;
+    let plot = rtt_distributions(
+        "Round-trip times, idle and loaded",
+        "share of the round trips that are shorter",
+        [(idle, before), (loaded, during)],
+    );
     Some(PageSection::new(
         title,
         "Echo requests before the load and during it, on one scale.",
@@ -528,19 +515,7 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
     if let Some(idle) = evidence.idle_rtt {
         delay = delay.with_level(idle, &format!("least {}", round_trip(idle)));
     }
-    let again = sent_again(&sender)
-        .into_iter()
-        .map(|(at, segments)| (at, 0, segments));
-    let plot = Plot::new("Rate and round-trip time over time")
-        .with_panel(rate)
-        .with_panel(delay)
-        .with_panel(
-            Panel::new("segments retransmitted").with_series(PlotSeries::from_ranges(
-                "retransmitted",
-                Orange,
-                again,
-            )),
-        );
+    let plot = transfer_plot(rate, delay, &sender);
     let title = match streams {
         1 => "Rate and round trips over time".to_owned(),
         many => format!("Rate and round trips of {many} connections over time"),
