@@ -100,6 +100,15 @@ impl Failure {
     }
 }
 
+impl From<Failure> for ErrorReport {
+    fn from(failure: Failure) -> Self {
+        Self {
+            message: failure.message,
+            exit_code: failure.code,
+        }
+    }
+}
+
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
         let code = match error {

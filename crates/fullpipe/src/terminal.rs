@@ -284,18 +284,16 @@ impl Terminal {
     }
 
     /// Prints the reason for which the program fails: a sentence on standard error, and a document
-    /// or an event if the result is JSON.
-    pub(crate) fn print_failure(&self, failure: &Failure) {
-        if failure.message.is_empty() {
-            return;
+    /// or an event if the result is JSON. Returns the exit code.
+    pub(crate) fn print_failure(&self, failure: Failure) -> u8 {
+        let code = failure.code;
+        if !failure.message.is_empty() {
+            Self::print_error(&failure.message);
+            let error = ErrorReport::from(failure);
+            self.print_event(&Event::Error(error.clone()));
+            self.print_json(&Document::from_error(error));
         }
-        Self::print_error(&failure.message);
-        let error = ErrorReport {
-            message: failure.message.clone(),
-            exit_code: failure.code,
-        };
-        self.print_event(&Event::Error(error.clone()));
-        self.print_json(&Document::from_error(error));
+        code
     }
 }
 

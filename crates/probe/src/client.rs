@@ -21,8 +21,8 @@ use fullpipe_load::{
 use fullpipe_model::framing;
 use fullpipe_model::kernel::request_for_window;
 use fullpipe_record::{
-    Buffer, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement, Placement,
-    Request, SocketReadback, Transport,
+    Buffer, ConnectedTest, Direction, EndReport, HostSettings, Interval, IpVersion, Measurement,
+    Placement, Request, SocketReadback, Transport,
 };
 use fullpipe_route::{EchoProber, syn_quotes, was_changed};
 use fullpipe_units::{ByteCount, Span, Time};
@@ -97,36 +97,6 @@ pub enum TestEvent<'e> {
     /// The measurement as if the test ended now, once a second; reported by [`watch_closely`] only.
     /// Its samples are thinned, and its round-trip time without load is the least so far.
     SoFar(&'e Measurement),
-}
-
-/// A test whose data connections are open.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ConnectedTest {
-    /// The test as it is carried out, with every default filled in.
-    pub request: Request,
-    /// Cookie that identifies the test at both ends.
-    pub cookie: String,
-    /// Maximum segment size of the path, if the kernel reports it: that of the first data
-    /// connection, or over UDP of the control connection.
-    pub mss: Option<ByteCount>,
-    /// The data connections, in the order of the streams.
-    pub sockets: Vec<SocketReadback>,
-}
-
-impl ConnectedTest {
-    pub(crate) fn from_sockets(
-        request: &Request,
-        cookie: &TestCookie,
-        mss: Option<ByteCount>,
-        sockets: &[SocketReadback],
-    ) -> Self {
-        Self {
-            request: request.clone(),
-            cookie: cookie.to_string(),
-            mss,
-            sockets: sockets.to_vec(),
-        }
-    }
 }
 
 /// Measures against an iperf3 server, fullpipe's or any other. An interrupt ends the test cleanly
@@ -878,7 +848,12 @@ impl TestSession<'_> {
     }
 
     fn connected_test(&self) -> ConnectedTest {
-        ConnectedTest::from_sockets(&self.request, &self.cookie, self.mss, &self.sockets)
+        ConnectedTest::from_sockets(
+            &self.request,
+            self.cookie.to_string(),
+            self.mss,
+            &self.sockets,
+        )
     }
 
     /// Reports the intervals that have passed, and ends the transfer when it is due.

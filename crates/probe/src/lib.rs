@@ -22,7 +22,7 @@ mod streams;
 mod summary;
 mod trace;
 
-pub use client::{ConnectedTest, TestEvent, measure_transfer, watch_closely, watch_transfer};
+pub use client::{TestEvent, measure_transfer, watch_closely, watch_transfer};
 pub use destination::Destination;
 pub use error::{ProbeError, ServeError};
 pub use fullpipe_load::{LocalEndpoint, StorageConfig};

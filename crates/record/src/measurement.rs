@@ -492,6 +492,37 @@ pub struct Steady {
     pub duration: Span,
 }
 
+/// A test whose data connections are open.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConnectedTest {
+    /// The test as it is carried out, with every default filled in.
+    pub request: Request,
+    /// Cookie that identifies the test at both ends.
+    pub cookie: String,
+    /// Maximum segment size of the path, if the kernel reports it: that of the first data
+    /// connection, or over UDP of the control connection.
+    pub mss: Option<ByteCount>,
+    /// The data connections, in the order of the streams.
+    pub sockets: Vec<SocketReadback>,
+}
+
+impl ConnectedTest {
+    /// Returns the test of a `request` with these data connections.
+    pub fn from_sockets(
+        request: &Request,
+        cookie: String,
+        mss: Option<ByteCount>,
+        sockets: &[SocketReadback],
+    ) -> Self {
+        Self {
+            request: request.clone(),
+            cookie,
+            mss,
+            sockets: sockets.to_vec(),
+        }
+    }
+}
+
 /// The totals of one direction, all streams together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {

@@ -19,8 +19,8 @@ use fullpipe_load::{
     apply_options, read_back,
 };
 use fullpipe_record::{
-    Direction, EndReport, HostIdentity, HostSettings, Interval, Measurement, Peer, Request,
-    ResolvedRequest, RttReport, SocketReadback, TcpInfo, Transport, Validity,
+    ConnectedTest, Direction, EndReport, HostIdentity, HostSettings, Interval, Measurement, Peer,
+    Request, ResolvedRequest, RttReport, SocketReadback, TcpInfo, Transport, Validity,
 };
 use fullpipe_route::caller_handshake;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
@@ -36,7 +36,7 @@ use super::registry::AcceptedStream;
 use super::stream_listener::ExpectedStreams;
 use super::udp::answer_hello;
 use super::{POLL_INTERVAL, ServerEvent, TestFailure, TestServer, random_nonce};
-use crate::client::{ConnectedTest, segment_size};
+use crate::client::segment_size;
 use crate::machine::{self, MachineSampler};
 use crate::progress::{CountedTransfer, FinishedTransfer, stream_role};
 use crate::results::{as_stated, direction_summary, results_of, stream_summaries};
@@ -588,8 +588,12 @@ impl Test {
                     interval: self.interval(),
                     ..self.request.clone()
                 };
-                let connected =
-                    ConnectedTest::from_sockets(&asked, &self.cookie, mss, &self.sockets);
+                let connected = ConnectedTest::from_sockets(
+                    &asked,
+                    self.cookie.to_string(),
+                    mss,
+                    &self.sockets,
+                );
                 self.output = self
                     .is_output_wanted()
                     .then(|| OutputBuffer::new(self.server.printer, self.client, &connected));

@@ -2,7 +2,9 @@
 //! microseconds for round-trip times, bytes for windows, bits per second as a number that need not
 //! be whole.
 
-use fullpipe_record::{Buffer, Interval, Request, SocketReadback, StreamInterval, StreamSummary};
+use fullpipe_record::{
+    Buffer, ConnectedTest, Interval, Request, SocketReadback, StreamInterval, StreamSummary,
+};
 use serde::{Serialize, Serializer};
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
@@ -13,7 +15,7 @@ use super::view::{
     DirectionTotals, IntervalSums, TcpExtremes, count_together, datagram_counts, interval_times,
     is_empty_rest, stream_counts,
 };
-use super::{TestConnections, TestHeader, TestRole, amount, socket_number};
+use super::{TestHeader, TestRole, amount, socket_number};
 use crate::text::prelude::*;
 
 /// The JSON of one test.
@@ -51,11 +53,7 @@ impl JsonOutput {
     }
 
     /// Notes that the data connections are open. Returns the event as a line.
-    pub fn add_connections(
-        &mut self,
-        header: &TestHeader,
-        connections: &TestConnections,
-    ) -> String {
+    pub fn add_connections(&mut self, header: &TestHeader, connections: &ConnectedTest) -> String {
         self.request = connections.request.clone();
         self.document.title = self.request.title.clone();
         self.document.extra_data = self.request.extra_data.clone();
@@ -283,7 +281,7 @@ impl Start {
         &mut self,
         role: TestRole,
         header: &TestHeader,
-        connections: &TestConnections,
+        connections: &ConnectedTest,
     ) {
         let request = &connections.request;
         let endpoint = Some(Endpoint {

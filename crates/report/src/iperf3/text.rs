@@ -2,14 +2,14 @@
 
 use std::fmt::Display;
 
-use fullpipe_record::{Cpu, EndReport, Interval, Request};
+use fullpipe_record::{ConnectedTest, Cpu, EndReport, Interval, Request};
 
 use super::line::{HeadColumns, LineCounts, LineDatagrams, ResultLine, SEPARATOR};
 use super::view::{
     DirectionTotals, IntervalSums, count_together, datagram_counts, interval_times, is_empty_rest,
     stream_counts,
 };
-use super::{TestConnections, TestHeader, TestRole, TextOptions, json, socket_number};
+use super::{TestHeader, TestRole, TextOptions, json, socket_number};
 use crate::text::prelude::*;
 
 /// Returns a server's line before its `number`th test, from 1.
@@ -58,11 +58,7 @@ impl TextOutput {
     }
 
     /// Returns the lines that follow the set-up of the data connections.
-    pub fn connection_lines(
-        &mut self,
-        header: &TestHeader,
-        connections: &TestConnections,
-    ) -> String {
+    pub fn connection_lines(&mut self, header: &TestHeader, connections: &ConnectedTest) -> String {
         let asked = std::mem::replace(&mut self.request, connections.request.clone());
         let verbose = self.options.verbose;
         let TestHeader { host, .. } = header;
@@ -229,7 +225,7 @@ impl TextOutput {
     }
 
     /// Returns the lines with cookie, segment size and rate.
-    fn parameter_lines(&self, connections: &TestConnections) -> String {
+    fn parameter_lines(&self, connections: &ConnectedTest) -> String {
         let mut text = format!("      Cookie: {}\n", connections.cookie);
         if self.request.transport == Transport::Tcp {
             text += &match (self.request.mss, connections.mss) {

@@ -269,13 +269,10 @@ fn with_what_there_is(
     failure: Failure,
     out: Out<'_>,
 ) -> Failure {
-    let error = ErrorReport {
-        message: failure.message,
-        exit_code: failure.code,
-    };
+    let error = ErrorReport::from(failure);
     let report = measured_report(diagnosis, None);
     print_diagnosis(Some(measurement), report, Some(&error), out);
-    Failure::already_printed(failure.code)
+    Failure::already_printed(error.exit_code)
 }
 
 fn measured_report(diagnosis: Diagnosis, trial: Option<Trial>) -> DiagnosisReport {

@@ -3,7 +3,8 @@
 use std::io::{self, ErrorKind};
 
 use fullpipe_iperf::{SessionStep, TestError};
-use fullpipe_probe::{ConnectedTest, ProbeError, TestEvent, watch_transfer};
+use fullpipe_probe::{ProbeError, TestEvent, watch_transfer};
+use fullpipe_record::ConnectedTest;
 use fullpipe_report::iperf3::{TestRole, greeting_lines};
 
 use super::arguments::{ClientPlan, ProgramFormat};

@@ -2,8 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fullpipe_probe::ConnectedTest;
-use fullpipe_record::{Interval, Measurement, Request};
+use fullpipe_record::{ConnectedTest, Interval, Measurement, Request};
 use fullpipe_report::iperf3::{
     IPERF3_VERSION, JsonOutput, TestHeader, TestRole, TextOptions, TextOutput,
 };
@@ -11,7 +10,6 @@ use fullpipe_units::{OptionText, Span};
 
 use super::arguments::{ProgramFormat, ProgramSettings};
 use super::output::ResultWriter;
-use crate::commands::server_text::test_connections;
 
 /// Returns the version that the program reports: that of the iperf3 in whose place it runs, and its
 /// own.
@@ -116,10 +114,9 @@ impl TestRenderer {
         output: &mut ResultWriter,
     ) {
         self.is_connected = true;
-        let connections = test_connections(connected);
         let lines = match &mut self.report {
-            TestReport::Text(text) => text.connection_lines(&self.header, &connections),
-            TestReport::Json(json) => json.add_connections(&self.header, &connections),
+            TestReport::Text(text) => text.connection_lines(&self.header, connected),
+            TestReport::Json(json) => json.add_connections(&self.header, connected),
         };
         self.write(&lines, output);
     }
