@@ -1,10 +1,11 @@
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 
 use crate::live::MeasurementPage;
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
 use fullpipe_probe::{measure_iperf2, measure_transfer, trace_route};
-use fullpipe_record::{Evidence, Framing, Interval};
+use fullpipe_record::{Evidence, Framing, Interval, RouteReport};
 
 use super::prelude::*;
 use crate::commands::capture::{CaptureArgument, with_capture};
@@ -128,12 +129,8 @@ fn measure_once(
     let flag = &interrupts.flag;
     let route = arguments
         .route
-        .then(|| trace_route(destination, flag))
+        .then(|| show_route(destination, flag, terminal))
         .transpose()?;
-    if let Some(route) = &route {
-        terminal.print_result(&report::route_text(route));
-        terminal.print_event(&Event::Route(Box::new(route.clone())));
-    }
     let recording = arguments.capture.of_test(destination)?;
     let picture = arguments.live.start_picture(
         || MeasurementPage::new(&destination.host, request, arguments.bandwidth),
@@ -153,6 +150,17 @@ fn measure_once(
         arguments,
         terminal,
     )
+}
+
+fn show_route(
+    destination: &Destination,
+    flag: &AtomicBool,
+    terminal: &Terminal,
+) -> Result<RouteReport> {
+    let route = trace_route(destination, flag)?;
+    terminal.print_result(&report::route_text(&route));
+    terminal.print_event(&Event::Route(Box::new(route.clone())));
+    Ok(route)
 }
 
 /// Returns the function that prints each interval of a measurement, as a row of a table too if

@@ -179,10 +179,8 @@ pub(super) fn sweep_scenario(
     terminal: &Terminal,
 ) -> Result {
     let interrupts = sweep.live.interrupt_flags()?;
-    let step = scenario
-        .steps
-        .first()
-        .ok_or_else(|| usage_failure("the scenario has no step"))?;
+    let first = scenario.steps.first();
+    let step = first.ok_or_else(|| usage_failure("the scenario has no step"))?;
     let path = scenario.path_of(step);
     let is_virtual = backend.is_none();
     let (target, picture) = (scenario.name.clone(), Drawing::default());

@@ -126,14 +126,7 @@ pub(super) fn repetition_section(report: &SweepReport) -> Option<PageSection> {
         percent => format!("The rates of one setting differ by {percent:.0} % at most, with {at}"),
     };
     if all.len() > MAX_SETTINGS {
-        all.sort_by(|(_, one), (_, other)| {
-            other
-                .len()
-                .cmp(&one.len())
-                .then_with(|| relative_spread(other).total_cmp(&relative_spread(one)))
-        });
-        all.truncate(MAX_SETTINGS);
-        all.sort_by_key(|(cell, _)| cell.flight_capacity());
+        retain_most_repeated(&mut all);
     }
     let mut rows = RowChart::new("Runs of one setting", ["streams × window", "median, runs"]);
     for (cell, rates) in all {
@@ -144,6 +137,18 @@ pub(super) fn repetition_section(report: &SweepReport) -> Option<PageSection> {
     }
     let method = "Settings that were measured more than once, by streams × window. Small dots: runs. Large dot: median.";
     Some(PageSection::new(title, method, rows))
+}
+
+/// Leaves only the settings with most runs, of as many those that differ most.
+fn retain_most_repeated(all: &mut Vec<(SweepCell, Vec<BitRate>)>) {
+    all.sort_by(|(_, one), (_, other)| {
+        other
+            .len()
+            .cmp(&one.len())
+            .then_with(|| relative_spread(other).total_cmp(&relative_spread(one)))
+    });
+    all.truncate(MAX_SETTINGS);
+    all.sort_by_key(|(cell, _)| cell.flight_capacity());
 }
 
 /// Returns all runs by streams with their mean and their most, for a few windows, and the range of
@@ -165,18 +170,9 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<PageSection> {
     if typical.len() < MIN_NUMBERS || most.as_percent() < HARDLY {
         return None;
     }
-    let mut widths: BTreeMap<ByteCount, f64> = BTreeMap::new();
-    for (cell, rates) in &repeated {
-        let widest = widths.entry(cell.window).or_default();
-        *widest = widest.max(relative_spread(rates));
-    }
-    let mut windows: Vec<(ByteCount, f64)> = widths.into_iter().collect();
-    windows.sort_by(|one, other| other.1.total_cmp(&one.1));
-    windows.truncate(MAX_WINDOWS);
-    windows.sort_by_key(|(window, _)| *window);
     let mut plot = Plot::new_logarithmic("Runs by streams, and the spread of one setting")
         .with_axis_name("streams");
-    for (window, _) in windows {
+    for window in most_spread_windows(&repeated) {
         plot = plot.with_panel(of_window(report, window));
     }
     let panel = Panel::new("range ÷ median")
@@ -190,6 +186,20 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<PageSection> {
     let method = "A panel for each of the windows whose runs differ most: dots are runs, blue their mean, orange the \
                   fastest. Below: the range of the runs of each setting, of all windows, by streams.";
     Some(PageSection::new(title, method, plot.with_panel(panel)))
+}
+
+/// Returns the windows whose runs of one setting differ most.
+fn most_spread_windows(repeated: &[(SweepCell, Vec<BitRate>)]) -> Vec<ByteCount> {
+    let mut widths: BTreeMap<ByteCount, f64> = BTreeMap::new();
+    for (cell, rates) in repeated {
+        let widest = widths.entry(cell.window).or_default();
+        *widest = widest.max(relative_spread(rates));
+    }
+    let mut windows: Vec<ByteCount> = widths.keys().copied().collect();
+    windows.sort_by(|one, other| widths[other].total_cmp(&widths[one]));
+    windows.truncate(MAX_WINDOWS);
+    windows.sort();
+    windows
 }
 
 fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
@@ -270,10 +280,8 @@ pub(super) fn fastest_run_section(report: &SweepReport) -> Option<PageSection> {
     let with_load =
         counted_runs(report).filter_map(|(run, rate)| Some((run, rate, run.load.as_ref()?)));
     let (run, rate, load) = with_load.max_by_key(|(_, rate, _)| *rate)?;
-    let each: Vec<(Span, BitRate)> = (1..)
-        .map(|step| SweepLoad::STEP * step)
-        .zip(load.rates.iter().copied())
-        .collect();
+    let times = (1..).map(|step| SweepLoad::STEP * step);
+    let each: Vec<(Span, BitRate)> = times.zip(load.rates.iter().copied()).collect();
     let means = mean_so_far(&each);
     let (end, whole) = *means.last()?;
     let ramp = load.ramp.unwrap_or_default();
@@ -330,12 +338,11 @@ pub(super) fn sweep_rtt_section(report: &SweepReport) -> Option<PageSection> {
 pub(super) fn timeline_section(report: &SweepReport) -> Option<PageSection> {
     let runs = timed_runs(report);
     let last = runs.last()?;
-    let idle = runs
-        .iter()
-        .filter_map(|at| Some((at.from, at.run.idle_rtt?)));
-    let loaded = runs
-        .iter()
-        .filter_map(|at| Some((at.from, at.run.loaded_rtt?)));
+    let rtts = |of: fn(&SweepRun) -> Option<Span>| {
+        let placed = runs.iter();
+        placed.filter_map(move |at| Some((at.from, of(at.run)?)))
+    };
+    let (idle, loaded) = (rtts(|run| run.idle_rtt), rtts(|run| run.loaded_rtt));
     let delay = Panel::new("round trip")
         .with_labelled_points("under load", Dots, Plum, loaded)
         .with_labelled_points("idle", Steps, Grey, idle);

@@ -203,21 +203,12 @@ fn limit_counts_section(counts: &[LimitCount]) -> Option<PageSection> {
     Some(PageSection::new(
         title,
         "The limit that each run was judged to have.",
-        compact_table(["limit", "runs of A", "runs of B"], rows),
+        compact_table("limit|runs of A|runs of B", rows),
     ))
 }
 
 fn compared_runs_section(runs: &[ComparedRun]) -> PageSection {
-    let heads = [
-        "run",
-        "side",
-        "pair",
-        "rate",
-        "RTT",
-        "p99",
-        "retransmitted",
-        "limit",
-    ];
+    let heads = "run|side|pair|rate|RTT|p99|retransmitted|limit";
     let rows = (1..).zip(runs).map(|(number, run)| run_cells(number, run));
     PageSection::new("The runs", "", compact_table(heads, rows))
 }

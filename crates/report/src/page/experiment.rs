@@ -10,33 +10,35 @@ use super::transfer::{
 
 /// Returns the article on an experiment.
 pub(super) fn experiment_article(experiment: &Experiment) -> Article {
-    let before = &experiment.measurement;
-    let proof = experiment.proof.as_ref();
-    let path = &experiment.path.forward;
+    let path = &experiment.path;
     let bottleneck = path
+        .forward
         .rate
         .map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
-    let mut all = vec![];
-    all.extend(proof.map(|proof| effect_section(before, &proof.remedy.id, &proof.measurement)));
-    all.push(predictions_section(experiment));
-    all.extend(remedies_section(&experiment.remedies));
-    all.extend(transfer_sections(
-        before,
-        Some(&experiment.prediction),
-        Some(&experiment.verdict),
-    ));
-    all.extend(evidence_section(&experiment.verdict));
     Article {
         origin: format!(
             "fullpipe demo · emulated path, {bottleneck} × {}",
-            experiment.path.rtt()
+            path.rtt()
         ),
         headline: experiment_headline(experiment),
         sentences: experiment_sentences(experiment),
         facts: experiment_facts(experiment),
-        sections: all,
+        sections: experiment_sections(experiment),
         ..Article::default()
     }
+}
+
+fn experiment_sections(experiment: &Experiment) -> Vec<PageSection> {
+    let before = &experiment.measurement;
+    let proof = experiment.proof.as_ref();
+    let (predicted, verdict) = (&experiment.prediction, &experiment.verdict);
+    let mut all = vec![];
+    all.extend(proof.map(|proof| effect_section(before, &proof.remedy.id, &proof.measurement)));
+    all.push(predictions_section(experiment));
+    all.extend(remedies_section(&experiment.remedies));
+    all.extend(transfer_sections(before, Some(predicted), Some(verdict)));
+    all.extend(evidence_section(verdict));
+    all
 }
 
 fn experiment_headline(experiment: &Experiment) -> String {

@@ -95,16 +95,7 @@ fn acceptance_section(steps: &[(&LabReport, &LabStep)]) -> PageSection {
         0 => "Every step with a bound met it".to_owned(),
         many => format!("{} missed a bound", count_noun(many, "step")),
     };
-    let heads = [
-        "scenario",
-        "step",
-        "predicted",
-        "published",
-        "measured",
-        "of predicted",
-        "bounds",
-        "missed",
-    ];
+    let heads = "scenario|step|predicted|published|measured|of predicted|bounds|missed";
     let rows = steps.iter().map(|(report, step)| step_cells(report, step));
     PageSection::new(
         title,

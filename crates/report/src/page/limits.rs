@@ -92,17 +92,22 @@ pub(super) fn ceilings_over_time(
         .with_labelled_points("congestion window", Line, Green, congestion)
         .with_labelled_points("advertised window", Line, Orange, advertised)
         .with_labelled_points("rate", Line, Blue, rate);
-    let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
-    let known = fixed
-        .iter()
-        .filter_map(|kind| Some((kind, *limit?.ceilings.get(kind)?)));
-    for (kind, ceiling) in known.filter(|(_, ceiling)| ceiling.as_f64() <= most_drawn) {
-        panel = panel.with_level(ceiling, &format!("{} {ceiling}", kind.name()));
+    for (kind, ceiling) in fixed_ceilings(limit) {
+        if ceiling.as_f64() <= most_drawn {
+            panel = panel.with_level(ceiling, &format!("{} {ceiling}", kind.name()));
+        }
     }
     let method = "Each window ÷ the smoothed round-trip time, all streams together, and the rate. Dotted: ceilings \
                   that do not change. What allows more than four times the fastest rate is not drawn.";
     let plot = Plot::new("Ceilings over time").with_panel(panel);
     Some(PageSection::new(title, method, plot))
+}
+
+/// Returns the ceilings that do not change with time.
+fn fixed_ceilings(limit: Option<&Verdict>) -> impl Iterator<Item = (Limit, BitRate)> {
+    let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
+    let known = fixed.into_iter();
+    known.filter_map(move |kind| Some((kind, *limit?.ceilings.get(&kind)?)))
 }
 
 /// Returns the rates that a window allows: it ÷ the smoothed round-trip time.

@@ -211,13 +211,13 @@ impl From<FigureTable> for SectionView {
     }
 }
 
-/// Returns a table with these heads, without the columns that are empty. A unit that all cells of a
-/// column have stands in its head.
+/// Returns a table with these heads, a `|` between two, without the columns that are empty. A unit
+/// that all cells of a column have stands in its head.
 pub(crate) fn compact_table<const N: usize>(
-    heads: [&str; N],
+    heads: &str,
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> FigureTable {
-    let mut heads = heads.map(str::to_owned);
+    let mut heads: Vec<String> = heads.split('|').map(str::to_owned).collect();
     let mut rows: Vec<[String; N]> = rows.into_iter().collect();
     for (column, head) in heads.iter_mut().enumerate() {
         let Some(unit) = common_unit(rows.iter().map(|row| row[column].as_str())) else {

@@ -95,18 +95,8 @@ fn program_runs_section(report: &ProgramsReport) -> PageSection {
             rows.extend(runs.map(|run| run_cells(&batch.name, &row.program, run)));
         }
     }
-    let heads = [
-        "settings",
-        "program",
-        "round",
-        "whole",
-        "steady",
-        "top second",
-        "start",
-        "round trip",
-        "CPU",
-        "limit or reason",
-    ];
+    let heads =
+        "settings|program|round|whole|steady|top second|start|round trip|CPU|limit or reason";
     let method = "Top second: the highest rate over a second. CPU: processor time of the sending and the receiving end.";
     PageSection::new("Every transfer", method, compact_table(heads, rows))
 }

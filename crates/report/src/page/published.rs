@@ -63,7 +63,7 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
     let figures = sweep_figures(report).filter(|_| report.plan.target == SLAC)?;
     let rows = OF_SLAC.into_iter().zip(figures);
     let rows = rows.map(|((what, source), own)| [what.to_owned(), source.to_owned(), own]);
-    let table = compact_table(["", "SLAC to Manchester, 2002", "this sweep"], rows);
+    let table = compact_table("|SLAC to Manchester, 2002|this sweep", rows);
     let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so \
                   that shares can be compared, and rates cannot.";
     Some(PageSection::new(
@@ -82,15 +82,13 @@ fn sweep_figures(report: &SweepReport) -> Option<[String; 9]> {
         .map_text(|most| format!(", {} of the {most} predicted", rate_percent(best, *most)));
     let [slope, plateau] = median_spreads(report, best);
     let runs = count_noun(report.runs.len(), "run");
+    let (least, minutes) = (SLOPE * 100.0, report.spent.time.as_secs_f64() / 60.0);
     Some([
         format!("{best}{of_capacity}"),
         fastest.cell.to_string(),
         rtt_climb(report, best),
         rtt_correlations(report),
-        format!(
-            "on the slope {slope}, above {:.0} % of the best {plateau}",
-            SLOPE * 100.0
-        ),
+        format!("on the slope {slope}, above {least:.0} % of the best {plateau}"),
         retransmission_free_runs(report, best),
         format!(
             "the knee is {knee}, {} in flight; BDP {}",
@@ -98,10 +96,7 @@ fn sweep_figures(report: &SweepReport) -> Option<[String; 9]> {
             best.bytes_in(report.plan.rtt)
         ),
         processor_time(report),
-        format!(
-            "{runs} in {:.0} min",
-            report.spent.time.as_secs_f64() / 60.0
-        ),
+        format!("{runs} in {minutes:.0} min"),
     ])
 }
 
@@ -219,25 +214,32 @@ pub(super) fn of_scenario(report: &LabReport) -> Option<PageSection> {
     let heads = columns
         .iter()
         .flat_map(|column| [format!("{column}, source"), format!("{column}, here")]);
-    let rows = lines.map(|mut row| {
-        let (program, streams) = (row.next(), row.next().unwrap_or_default());
-        let cells = columns.iter().zip(row).flat_map(|(column, published)| {
-            [
-                published.to_owned(),
-                measured_step_rate(report, column, streams),
-            ]
-        });
-        program
-            .map(str::to_owned)
-            .into_iter()
-            .chain(cells)
-            .collect()
-    });
     let table = FigureTable {
         heads: ["program".to_owned()].into_iter().chain(heads).collect(),
-        rows: rows.collect(),
+        rows: lines
+            .map(|row| scenario_row(report, &columns, row))
+            .collect(),
     };
     Some(PageSection::new(source.title, source.method, table))
+}
+
+/// Returns what the source has for a program and its streams, each figure next to that of the
+/// report.
+fn scenario_row<'a>(
+    report: &LabReport,
+    columns: &[&str],
+    mut row: impl Iterator<Item = &'a str>,
+) -> Vec<String> {
+    let (program, streams) = (row.next(), row.next().unwrap_or_default());
+    let cells = columns.iter().zip(row).flat_map(|(column, published)| {
+        let measured = measured_step_rate(report, column, streams);
+        [published.to_owned(), measured]
+    });
+    program
+        .map(str::to_owned)
+        .into_iter()
+        .chain(cells)
+        .collect()
 }
 
 /// Scenario that rebuilds the measurements of programs of the same source.
@@ -308,17 +310,9 @@ pub(super) fn of_programs(report: &ProgramsReport) -> Option<PageSection> {
     if report.scenario.as_deref() != Some(PROGRAMS_OF_ORACLE) {
         return None;
     }
-    let heads = [
-        "settings",
-        "program",
-        "source",
-        "whole",
-        "steady",
-        "limit",
-        "what explains the difference",
-    ];
+    let heads = "settings|program|source|whole|steady|limit|what explains the difference";
     let table = FigureTable {
-        heads: heads.map(str::to_owned).to_vec(),
+        heads: heads.split('|').map(str::to_owned).collect(),
         rows: OF_PROGRAMS
             .lines()
             .filter_map(|line| published_row(report, line))

@@ -22,7 +22,7 @@ pub(super) fn remedies_section(remedies: &[Remedy]) -> Option<PageSection> {
             remedy.commands.apply.join("; "),
         ]
     });
-    let table = compact_table(["remedy", "predicted", "why", "commands"], rows);
+    let table = compact_table("remedy|predicted|why|commands", rows);
     Some(PageSection::new(title, "Best first.", table))
 }
 

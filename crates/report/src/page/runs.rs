@@ -308,16 +308,7 @@ fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection>
 }
 
 fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
-    let heads = [
-        "",
-        "from (UTC)",
-        "host",
-        "rate",
-        "RTT",
-        "retransmitted",
-        "streams",
-        "limit",
-    ];
+    let heads = "|from (UTC)|host|rate|RTT|retransmitted|streams|limit";
     let title = if runs.len() > MAX_ROWS {
         format!("The first {MAX_ROWS} runs")
     } else {

@@ -225,7 +225,7 @@ fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
             .inferred
             .iter()
             .map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()]);
-        let table = compact_table(["key", "value", "why"], rows);
+        let table = compact_table("key|value|why", rows);
         sections.push(PageSection::new(
             "Not in the record, but inferred or assumed",
             "",

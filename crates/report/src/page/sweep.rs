@@ -156,7 +156,7 @@ fn round_trips(report: &SweepReport) -> PageSection {
 }
 
 fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
-    let heads = ["", "streams × window", "rate", "95 % interval", "RTT"];
+    let heads = "|streams × window|rate|95 % interval|RTT";
     let table = compact_table(
         heads,
         named_settings(answer)
@@ -190,21 +190,12 @@ fn costs_section(report: &SweepReport) -> PageSection {
         let time = seconds_or_minutes(cost.time);
         [name.to_owned(), cost.bytes.to_string(), time]
     });
-    let table = compact_table(["", "bytes", "time"], rows);
+    let table = compact_table("|bytes|time", rows);
     PageSection::new("What it cost", "", table)
 }
 
 fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
-    let heads = [
-        "run",
-        "streams × window",
-        "rate",
-        "idle RTT",
-        "RTT",
-        "retransmitted",
-        "sent",
-        "does not count",
-    ];
+    let heads = "run|streams × window|rate|idle RTT|RTT|retransmitted|sent|does not count";
     let table = compact_table(
         heads,
         runs.iter()

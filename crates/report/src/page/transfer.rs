@@ -192,27 +192,23 @@ pub(super) fn measurement_faults(measured: &Measurement) -> impl Iterator<Item =
 }
 
 fn transfer_facts(measured: &Measurement) -> Vec<(String, String)> {
-    let part = if measured.summary.steady.is_some() {
-        "steady part"
-    } else {
-        "mean"
-    };
+    let summary = &measured.summary;
+    let part = summary.steady.map_or("mean", |_| "steady part");
     let mut facts = vec![fact(
-        measured.summary.steady_or_mean_rate(),
+        summary.steady_or_mean_rate(),
         format!("payload that arrived, {part}"),
     )];
     facts.extend(
         rtt_inflation(measured).map(|growth| fact(growth, "round trip, idle and under load")),
     );
-    if let Some(count) = measured.summary.retransmits {
+    if let Some(count) = summary.retransmits {
         facts.push(fact(count.get(), "segments retransmitted"));
-    } else if let Some(seen) = measured.summary.datagrams {
+    } else if let Some(seen) = summary.datagrams {
         facts.push(fact(
             seen.lost,
             format!("datagrams lost, {} arrived", seen.received),
         ));
     }
-    let summary = &measured.summary;
     facts.push(fact(
         summary.received,
         format!("arrived in {:.1} s", summary.duration.as_secs_f64()),
@@ -262,40 +258,23 @@ fn predicted_bdp(predicted: Option<&Prediction>) -> Option<ByteCount> {
 
 /// Returns the rate and the round-trip time over time.
 fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSection {
-    let mut rate_panel = Panel::new("rate");
     let steady = measured.summary.steady;
-    let label = steady.map_text(|steady| format!("steady {}", steady.rate));
     let course = arrival_rates(measured);
     let ramp = steady.map_or(Span::ZERO, |steady| steady.ramp);
     let changes = level_changes(&course, ramp);
     let end = course.last().map_or(ramp, |(at, _)| *at);
-    let mean = mean_so_far(&course);
-    rate_panel = rate_panel
-        .with_labelled_points("mean so far", Line, Grey, mean)
+    let label = steady.map_text(|steady| format!("steady {}", steady.rate));
+    let mut rate_panel = Panel::new("rate")
+        .with_labelled_points("mean so far", Line, Grey, mean_so_far(&course))
         .with_series(PlotSeries::new("rate", Line, Blue, course).with_label(&label))
         .with_series(level_series(&changes, ramp, end));
-    if let Some(prediction) = predicted {
-        rate_panel = rate_panel.with_level(
-            prediction.kernel_model,
-            &format!("predicted {}", prediction.kernel_model),
-        );
+    if let Some(Prediction { kernel_model, .. }) = predicted {
+        rate_panel = rate_panel.with_level(*kernel_model, &format!("predicted {kernel_model}"));
     }
-    let loaded = measured
-        .rtt
-        .loaded
-        .map_text(|rtt| format!("median {}", round_trip(rtt.median)));
-    let mut delay =
-        Panel::new("round trip").with_series(round_trips(measured, Plum).with_label(&loaded));
-    if let Some(idle) = measured.rtt.idle {
-        delay = delay.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
-    }
+    let delay = rtt_panel(measured);
     let mut plot = transfer_plot(rate_panel, delay, &of_end(measured, measured.sending_end()));
-    if let Some(steady) = steady.filter(|steady| steady.ramp > Span::ZERO) {
-        plot = plot.with_shade(
-            Span::ZERO,
-            steady.ramp,
-            &format!("ramp {}", seconds(steady.ramp)),
-        );
+    if ramp > Span::ZERO {
+        plot = plot.with_shade(Span::ZERO, ramp, &format!("ramp {}", seconds(ramp)));
     }
     let method = "Payload that arrived, and round trips on the same axis of time; dotted: predicted, and idle";
     PageSection::new(
@@ -303,6 +282,18 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
         &format!("{method}{}.", level_note(&changes)),
         plot,
     )
+}
+
+/// Returns the round trips under load, and the level of those without.
+fn rtt_panel(measured: &Measurement) -> Panel {
+    let loaded = measured.rtt.loaded;
+    let label = loaded.map_text(|rtt| format!("median {}", round_trip(rtt.median)));
+    let panel =
+        Panel::new("round trip").with_series(round_trips(measured, Plum).with_label(&label));
+    match measured.rtt.idle {
+        Some(idle) => panel.with_level(idle.median, &format!("idle {}", round_trip(idle.median))),
+        None => panel,
+    }
 }
 
 fn seconds(span: Span) -> String {
@@ -428,13 +419,10 @@ fn echo_rtt_section(measured: &Measurement) -> Option<PageSection> {
         return None;
     }
 
-    let title = format!(
-        "Half of the round trips take more than {} under load, and {} without",
-        round_trip(during.median),
-        round_trip(before.median)
-    );
-    let p99 = [before, during].map(|rtt| format!("p99 {}", round_trip(rtt.p99)));
-    let [before, during] = p99;
+    let [without, under] = [before, during].map(|rtt| round_trip(rtt.median));
+    let title =
+        format!("Half of the round trips take more than {under} under load, and {without} without");
+    let [before, during] = [before, during].map(|rtt| format!("p99 {}", round_trip(rtt.p99)));
     let plot = rtt_distributions(
         "Round-trip times, idle and loaded",
         "share of the round trips that are shorter",
@@ -449,34 +437,26 @@ fn echo_rtt_section(measured: &Measurement) -> Option<PageSection> {
 
 /// Returns the rate of each stream; `None` of a single one.
 fn stream_rates_section(measured: &Measurement) -> Option<PageSection> {
-    let duration = measured.summary.duration;
-    if measured.streams.len() < 2 || duration == Span::ZERO {
+    let (streams, duration) = (&measured.streams, measured.summary.duration);
+    if streams.len() < 2 || duration == Span::ZERO {
         return None;
     }
     let mut rows = RowChart::new("Rate of each stream", ["stream", "rate"]);
-    for stream in &measured.streams {
+    for stream in streams {
         let rate = BitRate::from_bytes_in(stream.received, duration);
         let again = stream.retransmits.filter(|count| count.get() > 0);
         let again = again.map_text(|count| format!(", {} retransmitted", count.get()));
-        rows = rows.with_row(
-            ChartRow::new(&stream.stream.to_string(), &format!("{rate}{again}"), Blue)
-                .with_bar(rate),
-        );
+        let figure = format!("{rate}{again}");
+        let row = ChartRow::new(&stream.stream.to_string(), &figure, Blue);
+        rows = rows.with_row(row.with_bar(rate));
     }
-    let all = measured
-        .streams
+    let all = streams
         .iter()
         .map(|stream| BitRate::from_bytes_in(stream.received, duration));
     let (least, most) = (all.clone().min()?, all.max()?);
-    let title = format!(
-        "The {} streams move {least} to {most} each",
-        measured.streams.len()
-    );
-    Some(PageSection::new(
-        title,
-        "Payload of each stream that arrived, over the whole time.",
-        rows,
-    ))
+    let title = format!("The {} streams move {least} to {most} each", streams.len());
+    let method = "Payload of each stream that arrived, over the whole time.";
+    Some(PageSection::new(title, method, rows))
 }
 
 /// Returns the figures that decided; `None` without any.
@@ -490,8 +470,7 @@ pub(super) fn evidence_section(verdict: &Verdict) -> Option<PageSection> {
         "What shows it, with a confidence of {}",
         confidence_percent(verdict.confidence)
     );
-    (!rows.is_empty())
-        .then(|| PageSection::new(title, "", compact_table(["figure", "value"], rows)))
+    (!rows.is_empty()).then(|| PageSection::new(title, "", compact_table("figure|value", rows)))
 }
 
 /// Returns the sections on a transfer that was watched or captured, of which the evidence is all

@@ -1,8 +1,8 @@
 //! The settings of a host: as they are, as they should be, and what was changed.
 
 use fullpipe_record::{
-    AdvisedChange, Allowance, HostAdvice, HostApplied, HostChange, HostDevice, HostReport,
-    HostUndone,
+    AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice,
+    HostReport, HostUndone,
 };
 
 use super::diagnosis::defect;
@@ -121,14 +121,15 @@ pub fn host_advice(advice: &HostAdvice) -> String {
     if !advice.folklore.is_empty() {
         text += &heading_line("Advice that harms, found followed");
     }
-    for stated in &advice.folklore {
-        let file = stated.file.as_ref();
-        let place = file.map_text(|file| format!(" (in {file})"));
-        let setting = format!("{} = {}{place}", stated.setting, stated.value);
-        text += &failure_paragraph(&setting, 2);
-        text += &paragraph(&format!("{}.", stated.why), 4);
-    }
+    text.extend(advice.folklore.iter().map(stated_folklore));
     text + &note_lines(&advice.notes)
+}
+
+fn stated_folklore(stated: &Folklore) -> String {
+    let file = stated.file.as_ref();
+    let place = file.map_text(|file| format!(" (in {file})"));
+    let setting = format!("{} = {}{place}", stated.setting, stated.value);
+    failure_paragraph(&setting, 2) + &paragraph(&format!("{}.", stated.why), 4)
 }
 
 /// Returns the changes as a diff.
@@ -159,24 +160,25 @@ pub fn host_undone(undone: &HostUndone) -> String {
     for journal in &undone.unreadable {
         text += &failure_paragraph(&format!("{journal}."), 0);
     }
-    text += match (
-        undone.restored.is_empty(),
-        undone.left.is_empty(),
-        undone.unreadable.is_empty(),
-    ) {
-        (true, true, true) => "There was nothing to put back.\n",
-        (true, true, false) => "There was nothing else to put back.\n",
-        (false, true, true) => "Everything is as it was.\n",
-        (false, true, false) => "Everything else is as it was.\n",
-        (_, false, _) if undone.kept > 0 => {
-            "What could still be put back stays in the journal; `--forget` gives it up.\n"
-        }
-        (_, false, _) => "What was not put back is no longer in the journal.\n",
-    };
+    text += undone_summary(undone);
     match undone.elsewhere {
         0 => text,
         1 => text + "One journal of another namespace was left alone.\n",
         more => text + &format!("{more} journals of other namespaces were left alone.\n"),
+    }
+}
+
+fn undone_summary(undone: &HostUndone) -> &'static str {
+    let is_all_read = undone.unreadable.is_empty();
+    match (undone.restored.is_empty(), undone.left.is_empty()) {
+        (true, true) if is_all_read => "There was nothing to put back.\n",
+        (true, true) => "There was nothing else to put back.\n",
+        (false, true) if is_all_read => "Everything is as it was.\n",
+        (false, true) => "Everything else is as it was.\n",
+        (_, false) if undone.kept > 0 => {
+            "What could still be put back stays in the journal; `--forget` gives it up.\n"
+        }
+        (_, false) => "What was not put back is no longer in the journal.\n",
     }
 }
 

@@ -113,13 +113,7 @@ fn trace_row(point: &TracePoint) -> String {
         .pipe_bytes()
         .zip(tcp.snd_mss)
         .map(|(pipe, mss)| pipe.get() / mss.get().max(1));
-    let state = tcp.congestion_state.map_or("", |state| match state {
-        CongestionState::Open => "open",
-        CongestionState::Disorder => "disorder",
-        CongestionState::Cwr => "cwr",
-        CongestionState::Recovery => "recovery",
-        CongestionState::Loss => "loss",
-    });
+    let state = tcp.congestion_state.map_or("", congestion_name);
     [
         sample.at.as_secs_f64().to_string(),
         sample.stream.to_string(),
@@ -134,6 +128,16 @@ fn trace_row(point: &TracePoint) -> String {
         state.to_owned(),
     ]
     .join(",")
+}
+
+fn congestion_name(state: CongestionState) -> &'static str {
+    match state {
+        CongestionState::Open => "open",
+        CongestionState::Disorder => "disorder",
+        CongestionState::Cwr => "cwr",
+        CongestionState::Recovery => "recovery",
+        CongestionState::Loss => "loss",
+    }
 }
 
 fn trace_interval(text: &str) -> Result<Span, String> {
