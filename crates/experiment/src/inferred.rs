@@ -142,7 +142,7 @@ impl<'m> PathInference<'m> {
     /// Returns the steady rate as the link counts it.
     fn on_wire(&self) -> BitRate {
         let summary = &self.measurement.summary;
-        let payload = summary.steady.map_or(summary.rate, |steady| steady.rate);
+        let payload = summary.steady_or_mean_rate();
         let timestamps = self.latest_value(|tcp| tcp.timestamps).unwrap_or(true);
         let headers = framing::tcp_headers(IpVersion::V4, timestamps);
         let efficiency =

@@ -13,6 +13,7 @@ use fullpipe_record::ErrorReport;
 use fullpipe_scenario::{FlagError, ScenarioError};
 use fullpipe_store::StoreError;
 use fullpipe_trace::CaptureError;
+use fullpipe_units::OptionText;
 
 /// Exit code of a program that failed, or whose result is invalid.
 pub(crate) const FAILED: u8 = 1;
@@ -98,6 +99,15 @@ impl Failure {
     }
 }
 
+impl From<Failure> for ErrorReport {
+    fn from(failure: Failure) -> Self {
+        Self {
+            message: failure.message,
+            exit_code: failure.code,
+        }
+    }
+}
+
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
         let code = match error {
@@ -114,9 +124,7 @@ impl From<LabError> for Failure {
 
 impl From<CaptureError> for Failure {
     fn from(error: CaptureError) -> Self {
-        let cause = error
-            .source()
-            .map_or_else(String::new, |cause| format!(": {cause}"));
+        let cause = error.source().map_text(|cause| format!(": {cause}"));
         let (code, hint) = match &error {
             CaptureError::Capture { source, .. }
                 if source.kind() == ErrorKind::PermissionDenied =>

@@ -1,12 +1,13 @@
 //! `fullpipe`: why a transfer does not fill the pipe, and what exactly would fix it.
 //!
-//! This crate parses the command line, calls one room and prints what comes back.
+//! This crate parses the command line, calls one crate below it and prints what comes back.
 
 mod arguments;
 mod cli;
 mod commands;
 mod failure;
 mod input;
+mod live;
 mod sibling;
 mod terminal;
 mod values;
@@ -47,30 +48,22 @@ fn main() -> ExitCode {
 }
 
 fn finish_program(terminal: &Terminal, result: Result) -> ExitCode {
-    match result {
-        Ok(()) if terminal.lacks_page() => ExitCode::from(FAILED),
-        Ok(()) => match Terminal::output_failure() {
-            Some(failure) => {
-                terminal.print_failure(&failure);
-                ExitCode::from(failure.code)
-            }
-            None => ExitCode::SUCCESS,
-        },
-        Err(failure) => {
-            terminal.print_failure(&failure);
-            ExitCode::from(failure.code)
-        }
-    }
+    let failure = match result {
+        Ok(()) if terminal.lacks_page() => return ExitCode::from(FAILED),
+        Ok(()) => Terminal::output_failure(),
+        Err(failure) => Some(failure),
+    };
+    failure.map_or(ExitCode::SUCCESS, |failure| {
+        ExitCode::from(terminal.print_failure(failure))
+    })
 }
 
 /// Prints help or a version, which are no failures, or the error in the command line.
 fn print_clap_error(error: &clap::Error) -> ExitCode {
     let format = cli::format_of(std::env::args());
     if error.use_stderr() && format != OutputFormat::Text {
-        Terminal::new(format, false).print_failure(&usage_failure(usage_error_sentence(
-            &error.render().to_string(),
-        )));
-        return ExitCode::from(USAGE);
+        let failure = usage_failure(usage_error_sentence(&error.render().to_string()));
+        return ExitCode::from(Terminal::new(format, false).print_failure(failure));
     }
     if error.use_stderr() {
         // A terminal that is gone reads nothing.

@@ -173,7 +173,10 @@ impl Terminal {
     /// Prints an event as one line of JSON; prints nothing if the result is text or a document.
     pub(crate) fn print_event(&self, event: &Event) {
         if self.format == OutputFormat::JsonLines {
-            Self::print_line(&event_line(event, &current_time_text()));
+            Self::print_line(&event_line(
+                event,
+                &current_time_text(jiff::Unit::Millisecond),
+            ));
         }
     }
 
@@ -281,18 +284,16 @@ impl Terminal {
     }
 
     /// Prints the reason for which the program fails: a sentence on standard error, and a document
-    /// or an event if the result is JSON.
-    pub(crate) fn print_failure(&self, failure: &Failure) {
-        if failure.message.is_empty() {
-            return;
+    /// or an event if the result is JSON. Returns the exit code.
+    pub(crate) fn print_failure(&self, failure: Failure) -> u8 {
+        let code = failure.code;
+        if !failure.message.is_empty() {
+            Self::print_error(&failure.message);
+            let error = ErrorReport::from(failure);
+            self.print_event(&Event::Error(error.clone()));
+            self.print_json(&Document::from_error(error));
         }
-        Self::print_error(&failure.message);
-        let error = ErrorReport {
-            message: failure.message.clone(),
-            exit_code: failure.code,
-        };
-        self.print_event(&Event::Error(error.clone()));
-        self.print_json(&Document::from_error(error));
+        code
     }
 }
 
@@ -333,9 +334,9 @@ fn is_dumb() -> bool {
 }
 
 /// Returns the time, to the millisecond.
-fn current_time_text() -> String {
+pub(crate) fn current_time_text(to: jiff::Unit) -> String {
     jiff::Timestamp::now()
-        .round(jiff::Unit::Millisecond)
+        .round(to)
         .map(|now| now.to_string())
         .unwrap_or_default()
 }

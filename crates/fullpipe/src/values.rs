@@ -228,9 +228,14 @@ pub(crate) fn read_secret_file<T, E: Display>(
     path: &str,
     from: impl FnOnce(&[u8]) -> Result<T, E>,
 ) -> Result<T, String> {
-    let content = std::fs::read(path)
-        .map(Zeroizing::new)
-        .map_err(|error| error.to_string())?;
+    parse_content(std::fs::read(path).map(Zeroizing::new), from)
+}
+
+fn parse_content<T, E: Display>(
+    content: io::Result<Zeroizing<Vec<u8>>>,
+    from: impl FnOnce(&[u8]) -> Result<T, E>,
+) -> Result<T, String> {
+    let content = content.map_err(|error| error.to_string())?;
     from(&content).map_err(|error| error.to_string())
 }
 
@@ -239,8 +244,7 @@ fn read_protected<T, E: Display>(
     path: &str,
     from: impl FnOnce(&[u8]) -> Result<T, E>,
 ) -> Result<T, String> {
-    let content = read_protected_file(path).map_err(|error| error.to_string())?;
-    from(&content).map_err(|error| error.to_string())
+    parse_content(read_protected_file(path), from)
 }
 
 /// Returns the content of a file, unless every user of this host may read or change it. A group

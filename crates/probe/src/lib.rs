@@ -17,9 +17,7 @@ mod results;
 mod route;
 mod server;
 
-pub use client::{
-    ConnectedTest, TestEvent, measure_iperf2, measure_transfer, watch_closely, watch_transfer,
-};
+pub use client::{TestEvent, measure_iperf2, measure_transfer, watch_closely, watch_transfer};
 pub use destination::Destination;
 pub use engine::{LocalEndpoint, PrepareError, StorageConfig};
 pub use error::{ProbeError, ServeError};

@@ -94,9 +94,9 @@ pub use machine::{
     CpuSample, CpuTime, DeviceCounts, DeviceReport, Machine, NetworkStack, QdiscReport,
 };
 pub use measurement::{
-    Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval, MAX_STREAM_INTERVALS,
-    Measurement, Peer, RttMethod, RttReport, RttStats, RunTotals, SocketReadback, Steady,
-    StorageUse, StreamInterval, StreamSummary, Summary, SynQuote, Validity,
+    ConnectedTest, Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval,
+    MAX_STREAM_INTERVALS, Measurement, Peer, RttMethod, RttReport, RttStats, RunTotals,
+    SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, SynQuote, Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};
 pub use path_status::{DirectionStatus, PathStatus};

@@ -25,6 +25,17 @@ pub enum Direction {
     Both,
 }
 
+impl Direction {
+    /// Returns the direction in words: `upload`, `download` or `both ways`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Upload => "upload",
+            Self::Download => "download",
+            Self::Both => "both ways",
+        }
+    }
+}
+
 /// The host at the other end of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Peer {
@@ -481,6 +492,37 @@ pub struct Steady {
     pub duration: Span,
 }
 
+/// A test whose data connections are open.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ConnectedTest {
+    /// The test as it is carried out, with every default filled in.
+    pub request: Request,
+    /// Cookie that identifies the test at both ends.
+    pub cookie: String,
+    /// Maximum segment size of the path, if the kernel reports it: that of the first data
+    /// connection, or over UDP of the control connection.
+    pub mss: Option<ByteCount>,
+    /// The data connections, in the order of the streams.
+    pub sockets: Vec<SocketReadback>,
+}
+
+impl ConnectedTest {
+    /// Returns the test of a `request` with these data connections.
+    pub fn from_sockets(
+        request: &Request,
+        cookie: String,
+        mss: Option<ByteCount>,
+        sockets: &[SocketReadback],
+    ) -> Self {
+        Self {
+            request: request.clone(),
+            cookie,
+            mss,
+            sockets: sockets.to_vec(),
+        }
+    }
+}
+
 /// The totals of one direction, all streams together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
@@ -502,6 +544,13 @@ pub struct Summary {
     /// Counts of the receiver.
     #[serde(default)]
     pub datagrams: Option<Datagrams>,
+}
+
+impl Summary {
+    /// Returns the rate of the steady part, or of the whole if there is none.
+    pub fn steady_or_mean_rate(&self) -> BitRate {
+        self.steady.map_or(self.rate, |steady| steady.rate)
+    }
 }
 
 /// The run's own checks, and the reasons for which its result may not be judged.

@@ -43,6 +43,16 @@ pub enum Transport {
     Udp,
 }
 
+impl Transport {
+    /// Returns the name of the protocol: `TCP` or `UDP`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        }
+    }
+}
+
 /// The load asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -4,11 +4,16 @@
 //! cargo run --release -p fullpipe-report --example speed
 //! ```
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this measures how long the work takes"
+)]
+
 use std::io::{self, Write};
 use std::time::Instant;
 
-use fullpipe_chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_record::{Content, Document, StoredDocument, StoredFacts};
+use fullpipe_report::chart::{Hue, Panel, Plot, PlotSeries, SeriesForm};
 use fullpipe_report::{PageSource, html_page};
 use fullpipe_units::{BitRate, Span};
 

@@ -8,6 +8,7 @@
     reason = "a report is not on any hot path, and this reads best"
 )]
 
+pub mod chart;
 pub mod iperf3;
 mod json;
 mod page;

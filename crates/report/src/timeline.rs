@@ -1,6 +1,6 @@
 //! The runs of a sweep in time, and the traffic of the device that carries them.
 
-use fullpipe_chart::displayable_text;
+use crate::chart::displayable_text;
 use fullpipe_record::{SweepReport, SweepRun};
 
 use crate::prelude::*;

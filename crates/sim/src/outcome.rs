@@ -121,7 +121,7 @@ fn finish_measurement(mut simulation: Simulation) -> Measurement {
     };
     let rtt = round_trips(&simulation, &samples[0], times);
     let summary = transfer_summary(&samples[0], &streams, connection.handshake, times);
-    let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
+    let rate = summary.steady_or_mean_rate();
     let warnings = simulation_warnings(plan, &samples[0], rate);
     let [local, remote] = end_reports(&simulation, samples, &streams);
     let measurement = Measurement {

@@ -212,7 +212,7 @@ impl RunningSweep<'_> {
                 .interrupted
                 .then(|| "--max-bytes ended it".to_owned()),
         );
-        let rate = summary.steady.map_or(summary.rate, |steady| steady.rate);
+        let rate = summary.steady_or_mean_rate();
         SweepRun {
             cell,
             reason,

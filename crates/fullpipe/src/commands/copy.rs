@@ -254,6 +254,7 @@ impl CopyArguments {
 
     fn copy_options(&self) -> Result<CopyOptions> {
         let (sources, destination) = self.sources_and_destination()?;
+        let excludes = self.exclude.iter();
         Ok(CopyOptions {
             sources,
             destination,
@@ -261,9 +262,7 @@ impl CopyArguments {
             far_path: self.far_path.clone(),
             dry_run: self.dry_run,
             delete: self.delete,
-            excludes: self
-                .exclude
-                .iter()
+            excludes: excludes
                 .map(|pattern| pattern.as_bytes().to_vec())
                 .collect(),
             limit: self.bwlimit,

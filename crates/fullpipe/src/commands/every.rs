@@ -54,7 +54,9 @@ pub(crate) fn run_repeatedly(
                     failure.message
                 ));
             }
-            Err(failure) => terminal.print_failure(&failure),
+            Err(failure) => {
+                terminal.print_failure(failure);
+            }
             Ok(()) => {}
         }
         while next <= Instant::now() {

@@ -1,6 +1,7 @@
 //! The pages about verdicts.
 
 use fullpipe_record::LegalVerdict;
+use strsim::levenshtein;
 
 use super::prelude::*;
 
@@ -40,8 +41,7 @@ impl RunCommand for ExplainArguments {
 }
 
 fn unknown_verdict(wanted: &str) -> Failure {
-    let near =
-        nearest_name(wanted).map_or_else(String::new, |name| format!(", but there is {name}"));
+    let near = nearest_name(wanted).map_text(|name| format!(", but there is {name}"));
     usage_failure(format!(
         "there is no verdict {wanted:?}{near}; `fullpipe explain` lists them all"
     ))
@@ -73,24 +73,9 @@ fn nearest_name(wanted: &str) -> Option<&'static str> {
     let names = all_verdicts().into_iter().map(LegalVerdict::name);
     let parts = names.clone().flat_map(|name| name.split('/')).chain(names);
     let (distance, nearest) = parts
-        .map(|name| (edit_distance(&wanted, name), name))
+        .map(|name| (levenshtein(&wanted, name), name))
         .min_by_key(|(distance, _)| *distance)?;
     (distance * 3 <= nearest.len()).then_some(nearest)
-}
-
-/// Returns the number of letters to insert, delete or replace to make one text of the other
-/// (Levenshtein, 1966).
-fn edit_distance(first: &str, second: &str) -> usize {
-    let mut row: Vec<usize> = (0..=second.chars().count()).collect();
-    for (index, letter) in first.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (column, other) in second.chars().enumerate() {
-            let replaced = diagonal + usize::from(letter != other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
 }
 
 /// Returns the sentence on one verdict in the table of all verdicts.
@@ -143,7 +128,6 @@ mod tests {
         ] {
             assert_eq!(nearest_name(wanted), name, "{wanted}");
         }
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
     }
 
     #[test]

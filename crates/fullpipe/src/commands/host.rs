@@ -216,19 +216,10 @@ impl RunCommand for HostArguments {
                 Ok(())
             }
             HostAction::Apply(arguments) => arguments.apply_changes(terminal),
-            HostAction::Confirm { journal } => {
-                journal.open()?.confirm_pending()?;
-                terminal.print_result(
-                    "What was applied for a time stays; `fullpipe host undo` puts back what was.\n",
-                );
-                Ok(())
-            }
+            HostAction::Confirm { journal } => confirm_changes(journal, terminal),
             HostAction::Undo {
                 forget, journal, ..
-            } => {
-                let undone = journal.open()?.undo_changes(*forget)?;
-                check_undone(undone, terminal)
-            }
+            } => check_undone(journal.open()?.undo_changes(*forget)?, terminal),
             HostAction::Watch { id, after, journal } => run_watchdog(id, *after, journal),
         }
     }
@@ -362,6 +353,14 @@ fn stated_applied(applied: HostApplied, terminal: &Terminal) {
     terminal.print_content(Content::HostApplied {
         host_applied: Box::new(applied),
     });
+}
+
+fn confirm_changes(journal: &JournalFolder, terminal: &Terminal) -> Result {
+    journal.open()?.confirm_pending()?;
+    terminal.print_result(
+        "What was applied for a time stays; `fullpipe host undo` puts back what was.\n",
+    );
+    Ok(())
 }
 
 /// Fails if a setting was left as it is or a journal could not be read: then not all is as it was

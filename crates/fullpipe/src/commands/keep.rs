@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::prelude::*;
+use super::state::user_folder;
 
 /// Variable of the environment that names an archive.
 const VARIABLE: &str = "FULLPIPE_STORE";
@@ -293,8 +294,5 @@ fn wait_for_result<T>(done: &Receiver<Result<T>>, asked: &AtomicBool) -> Option<
 
 /// Returns the folder for data of this user (XDG Base Directory Specification).
 fn data_folder() -> Option<PathBuf> {
-    let named = std::env::var_os("XDG_DATA_HOME").filter(|folder| Path::new(folder).is_absolute());
-    named
-        .map(PathBuf::from)
-        .or_else(|| std::env::home_dir().map(|home| home.join(".local/share")))
+    user_folder("XDG_DATA_HOME", ".local/share")
 }

@@ -1,18 +1,15 @@
 //! `--live`: a picture on the terminal while a command runs.
 
 use std::cell::RefCell;
-use std::process::exit;
 use std::rc::Rc;
 
-use fullpipe_live::{
-    LiveDisplay, LiveError, LivePage, MeasurementUpdate, StopControls, check_terminal,
-};
 use fullpipe_probe::{ProbeError, TestEvent, watch_closely};
 use fullpipe_record::Interval;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::prelude::*;
+use crate::live::{LiveDisplay, LivePage, MeasurementUpdate, find_terminal};
 use crate::terminal::OutputHold;
 
 /// The flag for a picture.
@@ -58,7 +55,7 @@ impl LiveArgument {
                 ..InterruptFlags::default()
             });
         }
-        check_terminal().map_err(|error| live_failure(&error))?;
+        find_terminal()?;
         let interrupts = InterruptFlags::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             for flag in [&interrupts.flag, &interrupts.signalled] {
@@ -89,12 +86,7 @@ impl LiveArgument {
         for id in between.take() {
             signal_hook::low_level::unregister(id);
         }
-        let controls = StopControls {
-            interrupt: Arc::clone(flag),
-            signalled: Arc::clone(signalled),
-            end_at_once: || exit(INTERRUPTED.into()),
-        };
-        let live = LiveDisplay::start(page(), controls).map_err(|error| live_failure(&error))?;
+        let live = LiveDisplay::start(page(), Arc::clone(flag), Arc::clone(signalled))?;
         let second = SecondRequest {
             flag: Arc::clone(flag),
             between: Rc::clone(between),
@@ -176,14 +168,5 @@ impl Drop for SecondRequest {
                 .borrow_mut()
                 .extend([end, know].into_iter().flatten());
         }
-    }
-}
-
-fn live_failure(error: &LiveError) -> Failure {
-    match error {
-        LiveError::NoTerminal | LiveError::Plain(_) | LiveError::Background => {
-            usage_failure(error.to_string())
-        }
-        LiveError::Io(cause) => run_failure(format!("{error}: {cause}")),
     }
 }

@@ -1,10 +1,11 @@
 use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
 
+use crate::live::MeasurementPage;
 use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::RAMP_STEP;
-use fullpipe_live::MeasurementPage;
 use fullpipe_probe::{measure_iperf2, measure_transfer, trace_route};
-use fullpipe_record::{Evidence, Framing, Interval};
+use fullpipe_record::{Evidence, Framing, Interval, RouteReport};
 
 use super::prelude::*;
 use crate::commands::capture::{CaptureArgument, with_capture};
@@ -128,12 +129,8 @@ fn measure_once(
     let flag = &interrupts.flag;
     let route = arguments
         .route
-        .then(|| trace_route(destination, flag))
+        .then(|| show_route(destination, flag, terminal))
         .transpose()?;
-    if let Some(route) = &route {
-        terminal.print_result(&report::route_text(route));
-        terminal.print_event(&Event::Route(Box::new(route.clone())));
-    }
     let recording = arguments.capture.of_test(destination)?;
     let picture = arguments.live.start_picture(
         || MeasurementPage::new(&destination.host, request, arguments.bandwidth),
@@ -153,6 +150,17 @@ fn measure_once(
         arguments,
         terminal,
     )
+}
+
+fn show_route(
+    destination: &Destination,
+    flag: &AtomicBool,
+    terminal: &Terminal,
+) -> Result<RouteReport> {
+    let route = trace_route(destination, flag)?;
+    terminal.print_result(&report::route_text(&route));
+    terminal.print_event(&Event::Route(Box::new(route.clone())));
+    Ok(route)
 }
 
 /// Returns the function that prints each interval of a measurement, as a row of a table too if
@@ -192,21 +200,26 @@ pub(super) fn require_whole(
     }
 }
 
+/// Returns the UDP load of a request in words, if it is so much that it displaces other traffic.
+pub(super) fn displacing_udp(request: &Request) -> Option<String> {
+    if request.transport == Transport::Tcp {
+        return None;
+    }
+    match request
+        .rate
+        .map(|rate| rate.scale_by(request.streams.into()))
+    {
+        Some(rate) if rate <= UDP_CONSENT_RATE => None,
+        Some(rate) => Some(format!("{rate} of UDP")),
+        None => Some("UDP as fast as it goes".to_owned()),
+    }
+}
+
 /// Asks for consent before UDP load that displaces other traffic leaves this host.
 pub(super) fn ask_consent(destination: &Destination, request: &Request) -> Result {
-    let offered = request
-        .rate
-        .map(|rate| rate.scale_by(f64::from(request.streams)));
-    let harmless = request.transport == Transport::Tcp
-        || offered.is_some_and(|rate| rate <= UDP_CONSENT_RATE)
-        || stays_here(&destination.host);
-    if harmless {
+    let Some(offered) = displacing_udp(request).filter(|_| !stays_here(&destination.host)) else {
         return Ok(());
-    }
-    let offered = offered.map_or_else(
-        || "UDP as fast as it goes".to_owned(),
-        |rate| format!("{rate} of UDP"),
-    );
+    };
     let warning = format!(
         "{offered} does not give way to other traffic: on a path that others use it can starve them, and it is lost \
          where the path carries less"

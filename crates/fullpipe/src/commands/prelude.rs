@@ -12,7 +12,9 @@ pub(crate) use fullpipe_record::{
     Content, Direction, Document, ErrorReport, Event, Measurement, Request, Transport,
 };
 pub(crate) use fullpipe_report as report;
-pub(crate) use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, parse_quantity};
+pub(crate) use fullpipe_units::{
+    BitRate, ByteCount, OptionText, Ratio, Span, count_noun, parse_quantity,
+};
 
 pub(crate) use super::RunCommand;
 pub(crate) use super::keep::{KeepArguments, PlaceArgument};

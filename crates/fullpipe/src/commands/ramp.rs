@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::live::{MeasurementPage, MeasurementUpdate};
 use fullpipe_experiment::{LoadRamp, RampLoads, run_ramp};
-use fullpipe_live::{MeasurementPage, MeasurementUpdate};
 use fullpipe_probe::{ProbeError, measure_transfer};
 use fullpipe_record::RampReport;
 

@@ -13,7 +13,7 @@ use super::every::parse_interval;
 use super::log_thread::LogThread;
 use super::prelude::*;
 use super::serve::{rejected_event, rejected_line};
-use crate::terminal::event_line;
+use crate::terminal::{current_time_text, event_line};
 use crate::values::read_key_file;
 
 /// Split TCP, for hosts with small windows that nobody may change.
@@ -233,10 +233,7 @@ impl RunCommand for RelayArguments {
 
 fn print_event(event: &RelayEvent, format: OutputFormat) {
     if format == OutputFormat::JsonLines {
-        let now = jiff::Timestamp::now()
-            .round(jiff::Unit::Millisecond)
-            .map(|now| now.to_string())
-            .unwrap_or_default();
+        let now = current_time_text(jiff::Unit::Millisecond);
         Terminal::print_line(&event_line(&as_event(event), &now));
     } else {
         Terminal::print_line(&describe_event(event));

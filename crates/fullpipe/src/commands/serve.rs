@@ -5,10 +5,10 @@ pub(super) use self::log::{rejected_event, rejected_line};
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
+use crate::live::ServerPage;
 use fullpipe_control::{AddressPrefix, LoginAuthenticator, RsaPrivateKey, TlsIdentity};
 use fullpipe_copy::{SHARE_PORT, ShareError, ShareOptions, ShareServer};
 use fullpipe_iperf::{DEFAULT_PORT, SharedKey, UserList};
-use fullpipe_live::ServerPage;
 use fullpipe_probe::{
     AdmissionQuota, ServeError, ServeOptions, ServerLimits, StorageConfig, serve_clients,
 };
@@ -345,15 +345,13 @@ impl ServeArguments {
     /// Returns the line that says what is shared.
     fn shared_line(&self, address: SocketAddr, own: Option<SocketAddr>) -> String {
         let share = self.share.share.as_ref();
-        let folder = share
-            .map(|share| share.folder.display().to_string())
-            .unwrap_or_default();
+        let folder = share.map_text(|share| share.folder.display().to_string());
         let rights = if share.is_some_and(|share| share.is_read_only) {
             "read-only"
         } else {
             "to read and change"
         };
-        let own = own.map_or_else(String::new, |own| format!(" and {own}"));
+        let own = own.map_text(|own| format!(" and {own}"));
         format!("sharing {folder} on {address}{own}, {rights}")
     }
 }

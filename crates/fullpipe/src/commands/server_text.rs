@@ -3,11 +3,9 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_probe::{ConnectedTest, TestText};
-use fullpipe_record::{Interval, Measurement, Request};
-use fullpipe_report::iperf3::{
-    RateUnit, TestConnections, TestHeader, TestRole, TextOptions, TextOutput,
-};
+use fullpipe_probe::TestText;
+use fullpipe_record::{ConnectedTest, Interval, Measurement, Request};
+use fullpipe_report::iperf3::{RateUnit, TestHeader, TestRole, TextOptions, TextOutput};
 
 struct Iperf3Text(TextOutput);
 
@@ -27,18 +25,8 @@ pub(super) fn test_printer(
         ..TestHeader::default()
     };
     let mut text = TextOutput::new(options, Request::default());
-    let lines = text.connection_lines(&header, &test_connections(connected));
+    let lines = text.connection_lines(&header, connected);
     (lines, Box::new(Iperf3Text(text)))
-}
-
-/// Returns the connections of a test as its output names them.
-pub(super) fn test_connections(connected: &ConnectedTest) -> TestConnections {
-    TestConnections {
-        request: connected.request.clone(),
-        cookie: connected.cookie.clone(),
-        mss: connected.mss,
-        sockets: connected.sockets.clone(),
-    }
 }
 
 impl TestText for Iperf3Text {

@@ -5,9 +5,14 @@ use super::prelude::*;
 /// Returns `fullpipe` in the user's folder for state: that of `XDG_STATE_HOME`, or ~/.local/state;
 /// `None` if the user has no home.
 pub(super) fn state_folder() -> Option<PathBuf> {
-    let state = std::env::var_os("XDG_STATE_HOME")
-        .filter(|folder| Path::new(folder).is_absolute())
-        .map(PathBuf::from);
-    let state = state.or_else(|| std::env::home_dir().map(|home| home.join(".local/state")));
-    Some(state?.join("fullpipe"))
+    Some(user_folder("XDG_STATE_HOME", ".local/state")?.join("fullpipe"))
+}
+
+/// Returns the user's folder that the variable `name` has, or else that `below` home (XDG Base
+/// Directory Specification).
+pub(super) fn user_folder(name: &str, below: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(name)
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute());
+    named.or_else(|| Some(std::env::home_dir()?.join(below)))
 }

@@ -9,12 +9,12 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use crate::live::{SweepPage, SweepUpdate};
 use fullpipe_experiment::{
     KeptSweep, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep,
     predicted_grid_cost,
 };
 use fullpipe_lab::{Backend, Lab, LabPlan};
-use fullpipe_live::{SweepPage, SweepUpdate};
 use fullpipe_record::{DailyHours, Path, SweepOrder, SweepPlan, SweepRun};
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_stats::campaign::{CampaignPlan, SweepGrid};
@@ -179,10 +179,8 @@ pub(super) fn sweep_scenario(
     terminal: &Terminal,
 ) -> Result {
     let interrupts = sweep.live.interrupt_flags()?;
-    let step = scenario
-        .steps
-        .first()
-        .ok_or_else(|| usage_failure("the scenario has no step"))?;
+    let first = scenario.steps.first();
+    let step = first.ok_or_else(|| usage_failure("the scenario has no step"))?;
     let path = scenario.path_of(step);
     let is_virtual = backend.is_none();
     let (target, picture) = (scenario.name.clone(), Drawing::default());

@@ -155,7 +155,7 @@ fn show_cross_traffic(event: &Event, cross_traffic: &[CrossTraffic], terminal: &
     if let Event::CrossTrafficFailed(failure) = event {
         let load = cross_traffic
             .get(failure.load)
-            .map_or_else(String::new, |load| describe_request(&load.request));
+            .map_text(|load| describe_request(&load.request));
         terminal.print_notice(&format!(
             "cross traffic ({load}) failed, and is tried again: {}",
             failure.message
@@ -191,11 +191,7 @@ fn describe_load(load: &CrossTraffic) -> String {
 }
 
 fn describe_request(request: &Request) -> String {
-    let transport = match request.transport {
-        Transport::Tcp => "TCP",
-        Transport::Udp => "UDP",
-    };
-    format!("{} × {transport}", request.streams)
+    format!("{} × {}", request.streams, request.transport.name())
 }
 
 /// The path as its user has changed it.

@@ -16,10 +16,8 @@ pub use iperf2::measure_iperf2;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_iperf::TestCookie;
 use fullpipe_lab::PathWitness;
-use fullpipe_record::{Interval, Measurement, Request, SocketReadback};
-use fullpipe_units::ByteCount;
+use fullpipe_record::{ConnectedTest, Interval, Measurement, Request};
 
 use crate::destination::Destination;
 use crate::error::ProbeError;
@@ -39,36 +37,6 @@ pub enum TestEvent<'e> {
     /// The measurement as if the test ended now, once a second; reported by [`watch_closely`] only.
     /// Its samples are thinned, and its round-trip time without load is the least so far.
     SoFar(&'e Measurement),
-}
-
-/// A test whose data connections are open.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ConnectedTest {
-    /// The test as it is carried out, with every default filled in.
-    pub request: Request,
-    /// Cookie that identifies the test at both ends.
-    pub cookie: String,
-    /// Maximum segment size of the path, if the kernel reports it: that of the first data
-    /// connection, or over UDP of the control connection.
-    pub mss: Option<ByteCount>,
-    /// The data connections, in the order of the streams.
-    pub sockets: Vec<SocketReadback>,
-}
-
-impl ConnectedTest {
-    pub(crate) fn from_sockets(
-        request: &Request,
-        cookie: &TestCookie,
-        mss: Option<ByteCount>,
-        sockets: &[SocketReadback],
-    ) -> Self {
-        Self {
-            request: request.clone(),
-            cookie: cookie.to_string(),
-            mss,
-            sockets: sockets.to_vec(),
-        }
-    }
 }
 
 /// Measures against an iperf3 server, fullpipe's or any other. An interrupt ends the test cleanly

@@ -15,14 +15,15 @@ use fullpipe_iperf::{
     direction_of,
 };
 use fullpipe_record::{
-    Direction, EndReport, HostSettings, Interval, Measurement, Placement, Request, SocketReadback,
-    Transport,
+    ConnectedTest, Direction, EndReport, HostSettings, Interval, Measurement, Placement, Request,
+    SocketReadback, Transport,
 };
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
 use tokio::time::timeout;
 use tracing::{debug, info};
 
+use super::TestEvent;
 use super::connect::{connect_control, encrypt_control, unless_interrupted};
 use super::failure::SessionFailure;
 use super::kept_intervals::KeptIntervals;
@@ -31,7 +32,6 @@ use super::placement::go_near;
 use super::request::{fill_block, fill_buffer, open_storage};
 use super::so_far::{ReportSchedule, SO_FAR_SAMPLES};
 use super::streams::{OpenStream, StreamOpener};
-use super::{ConnectedTest, TestEvent};
 use crate::destination::Destination;
 use crate::echo::EchoProber;
 use crate::engine::{FileStorage, RunningTransfer, StreamChannel, TransferPlan, read_back};
@@ -471,7 +471,12 @@ impl TestSession<'_> {
     }
 
     fn connected_test(&self) -> ConnectedTest {
-        ConnectedTest::from_sockets(&self.request, &self.cookie, self.mss, &self.sockets)
+        ConnectedTest::from_sockets(
+            &self.request,
+            self.cookie.to_string(),
+            self.mss,
+            &self.sockets,
+        )
     }
 
     /// Reports the intervals that have passed, and ends the transfer when it is due.

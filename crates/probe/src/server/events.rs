@@ -2,10 +2,8 @@ use std::net::SocketAddr;
 
 use fullpipe_control::RefusedConnections;
 use fullpipe_iperf::TestError;
-use fullpipe_record::{Interval, Measurement, Request};
+use fullpipe_record::{ConnectedTest, Interval, Measurement, Request};
 use fullpipe_units::{BitRate, ByteCount};
-
-use crate::client::ConnectedTest;
 
 /// An event of a server, reported as it happens.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,9 +2,7 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_record::{Interval, Measurement};
-
-use crate::client::ConnectedTest;
+use fullpipe_record::{ConnectedTest, Interval, Measurement};
 
 /// Bytes of text after which further intervals are left out: a test may last a day.
 const MAX_TEXT: usize = 256 * 1024;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fullpipe_probe::{ConnectedTest, ServeOptions, TestText, serve_clients};
-use fullpipe_record::{Interval, Measurement};
+use fullpipe_probe::{ServeOptions, TestText, serve_clients};
+use fullpipe_record::{ConnectedTest, Interval, Measurement};
 use fullpipe_testkit::{free_port, wait_for_listener};
 
 /// The output that no client asks for.

@@ -1,5 +1,6 @@
 //! Numbers as iperf3 writes them.
 
+use crate::chart::trim_zeros;
 use std::str::FromStr;
 
 use fullpipe_units::ByteCount;
@@ -69,16 +70,16 @@ fn format_amount(bytes: f64, unit: RateUnit) -> String {
     const BITS: [&str; 5] = ["bit", "Kbit", "Mbit", "Gbit", "Tbit"];
     const BYTES: [&str; 5] = ["Byte", "KByte", "MByte", "GByte", "TByte"];
     let (value, base, names) = match unit {
-        RateUnit::Bits | RateUnit::BitsTo(_) => (bytes * 8.0, 1000.0_f64, BITS),
-        RateUnit::Bytes | RateUnit::BytesTo(_) => (bytes, 1024.0, BYTES),
+        RateUnit::Bits | RateUnit::BitsTo(_) => (bytes * 8.0, 1000_u64, BITS),
+        RateUnit::Bytes | RateUnit::BytesTo(_) => (bytes, 1024, BYTES),
     };
     let power = match unit {
         RateUnit::BitsTo(power) | RateUnit::BytesTo(power) => power.min(MAX_POWER),
         RateUnit::Bits | RateUnit::Bytes => (0..MAX_POWER)
-            .find(|power| value < base.powi(i32::from(power + 1)))
+            .find(|power| value < base.pow(u32::from(power + 1)) as f64)
             .unwrap_or(MAX_POWER),
     };
-    let scaled = value / base.powi(i32::from(power));
+    let scaled = value / base.pow(u32::from(power)) as f64;
     let name = names[usize::from(power)];
     if scaled < 9.995 {
         format!("{scaled:4.2} {name}")
@@ -104,14 +105,6 @@ pub(crate) fn two_digits(value: f64) -> String {
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{}e{sign}{:02}", trim_zeros(digits), exponent.abs())
-}
-
-fn trim_zeros(digits: &str) -> &str {
-    if digits.contains('.') {
-        digits.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        digits
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 //! microseconds for round-trip times, bytes for windows, bits per second as a number that need not
 //! be whole.
 
-use fullpipe_record::{Buffer, Interval, Request, SocketReadback, StreamInterval, StreamSummary};
+use fullpipe_record::{
+    Buffer, ConnectedTest, Interval, Request, SocketReadback, StreamInterval, StreamSummary,
+};
 use serde::{Serialize, Serializer};
 use serde_json::ser::PrettyFormatter;
 use serde_json::value::RawValue;
@@ -10,10 +12,10 @@ use serde_json::value::RawValue;
 use super::line::{LineCounts, LineDatagrams};
 use super::text::congestion_control;
 use super::view::{
-    DirectionTotals, IntervalSums, TcpExtremes, congestion_window, count_together, datagram_counts,
-    interval_times, is_empty_rest,
+    DirectionTotals, IntervalSums, TcpExtremes, count_together, datagram_counts, interval_times,
+    is_empty_rest, stream_counts,
 };
-use super::{TestConnections, TestHeader, TestRole, amount, socket_number};
+use super::{TestHeader, TestRole, amount, socket_number};
 use crate::text::prelude::*;
 
 /// The JSON of one test.
@@ -51,11 +53,7 @@ impl JsonOutput {
     }
 
     /// Notes that the data connections are open. Returns the event as a line.
-    pub fn add_connections(
-        &mut self,
-        header: &TestHeader,
-        connections: &TestConnections,
-    ) -> String {
+    pub fn add_connections(&mut self, header: &TestHeader, connections: &ConnectedTest) -> String {
         self.request = connections.request.clone();
         self.document.title = self.request.title.clone();
         self.document.extra_data = self.request.extra_data.clone();
@@ -161,13 +159,6 @@ pub(crate) fn format_date(at: Span) -> String {
         |_| String::new(),
         |stamp| stamp.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string(),
     )
-}
-
-pub(crate) const fn protocol_name(transport: Transport) -> &'static str {
-    match transport {
-        Transport::Tcp => "TCP",
-        Transport::Udp => "UDP",
-    }
 }
 
 /// Returns host and port of an address; the port is 0 if there is none.
@@ -290,7 +281,7 @@ impl Start {
         &mut self,
         role: TestRole,
         header: &TestHeader,
-        connections: &TestConnections,
+        connections: &ConnectedTest,
     ) {
         let request = &connections.request;
         let endpoint = Some(Endpoint {
@@ -360,7 +351,7 @@ impl Connected {
 impl TestStart {
     fn from_request(request: &Request) -> Self {
         Self {
-            protocol: protocol_name(request.transport),
+            protocol: request.transport.name(),
             num_streams: request.streams,
             blksize: request.block.get(),
             omit: JsonNumber(request.omit.as_secs_f64()),
@@ -384,7 +375,7 @@ impl TestStart {
 }
 
 /// A time and the bytes in it: the first keys of a part, in iperf3's order.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Amount {
     start: JsonNumber,
     end: JsonNumber,
@@ -447,17 +438,23 @@ struct IntervalPart {
 struct StreamPart {
     socket: u32,
     #[serde(flatten)]
+    part: SumPart,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct SumPart {
+    #[serde(flatten)]
     amount: Amount,
     #[serde(flatten)]
-    counts: StreamCounts,
+    counts: Option<PartCounts>,
     omitted: bool,
     sender: bool,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum StreamCounts {
-    Tcp {
+enum PartCounts {
+    Sender {
         retransmits: u64,
         snd_cwnd: u64,
         snd_wnd: u64,
@@ -466,30 +463,26 @@ enum StreamCounts {
         pmtu: u64,
         reorder: u64,
     },
+    Retransmits {
+        retransmits: u64,
+    },
     Sent {
         packets: u64,
     },
     Arrived(Loss),
-    None {},
 }
 
-#[derive(Debug, Serialize)]
-struct SumPart {
-    #[serde(flatten)]
-    amount: Amount,
-    #[serde(flatten)]
-    counts: SumCounts,
-    omitted: bool,
-    sender: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum SumCounts {
-    Tcp { retransmits: u64 },
-    Sent { packets: u64 },
-    Arrived(Loss),
-    None {},
+impl PartCounts {
+    fn from_line(counts: LineCounts) -> Option<Self> {
+        Some(match counts {
+            LineCounts::Retransmits(retransmits) | LineCounts::Window(retransmits, _) => {
+                Self::Retransmits { retransmits }
+            }
+            LineCounts::Sent(packets) => Self::Sent { packets },
+            LineCounts::Arrived(arrived) => Self::Arrived(Loss::from_counts(arrived)),
+            LineCounts::Nothing => return None,
+        })
+    }
 }
 
 impl IntervalPart {
@@ -506,12 +499,7 @@ impl IntervalPart {
             .map(|interval| SumPart::from_interval(interval, request, role));
         Self {
             streams: parts.collect(),
-            sum: sums.next().unwrap_or_else(|| SumPart {
-                amount: Amount::new(0.0, 0.0, ByteCount::ZERO),
-                counts: SumCounts::None {},
-                omitted: false,
-                sender: false,
-            }),
+            sum: sums.next().unwrap_or_default(),
             sum_bidir_reverse: sums.next(),
         }
     }
@@ -524,57 +512,52 @@ impl StreamPart {
         request: &Request,
         role: TestRole,
     ) -> Self {
-        let sender = role.is_sender(interval.direction);
-        let (from, to) = interval_times(interval, request);
-        let counts = match (request.transport, sender) {
-            (Transport::Tcp, true) => {
+        let counts = match stream_counts(
+            stream,
+            request.transport,
+            role.is_sender(interval.direction),
+        ) {
+            LineCounts::Window(retransmits, window) => {
                 let tcp = stream.tcp.clone().unwrap_or_default();
-                StreamCounts::Tcp {
-                    retransmits: stream.retransmits.unwrap_or_default().get(),
-                    snd_cwnd: congestion_window(stream).get(),
+                Some(PartCounts::Sender {
+                    retransmits,
+                    snd_cwnd: window.get(),
                     snd_wnd: tcp.snd_wnd.unwrap_or_default().get(),
                     rtt: tcp.rtt.map_or(0, Span::as_micros),
                     rttvar: tcp.rtt_variation.map_or(0, Span::as_micros),
                     pmtu: tcp.path_mtu.unwrap_or_default().get(),
                     reorder: tcp.reordering.unwrap_or_default().get(),
-                }
+                })
             }
-            (Transport::Tcp, false) => StreamCounts::None {},
-            (Transport::Udp, true) => StreamCounts::Sent {
-                packets: stream.datagrams_sent.unwrap_or_default(),
-            },
-            (Transport::Udp, false) => {
-                StreamCounts::Arrived(Loss::from_counts(datagram_counts(stream.datagrams)))
-            }
+            counts => PartCounts::from_line(counts),
         };
-        let amount = Amount::new(from, to, stream.bytes);
         Self {
             socket: socket_number(stream.stream),
-            amount,
-            counts,
-            omitted: interval.omitted,
-            sender,
+            part: SumPart::new(stream.bytes, counts, interval, request, role),
         }
     }
 }
 
 impl SumPart {
     fn from_interval(interval: &Interval, request: &Request, role: TestRole) -> Self {
-        let sender = role.is_sender(interval.direction);
+        let sends = role.is_sender(interval.direction);
+        let counts = PartCounts::from_line(count_together(interval, request.transport, sends));
+        Self::new(interval.bytes, counts, interval, request, role)
+    }
+
+    fn new(
+        bytes: ByteCount,
+        counts: Option<PartCounts>,
+        interval: &Interval,
+        request: &Request,
+        role: TestRole,
+    ) -> Self {
         let (from, to) = interval_times(interval, request);
-        let counts = match count_together(interval, request.transport, sender) {
-            LineCounts::Retransmits(retransmits) | LineCounts::Window(retransmits, _) => {
-                SumCounts::Tcp { retransmits }
-            }
-            LineCounts::Sent(packets) => SumCounts::Sent { packets },
-            LineCounts::Arrived(arrived) => SumCounts::Arrived(Loss::from_counts(arrived)),
-            LineCounts::Nothing => SumCounts::None {},
-        };
         Self {
-            amount: Amount::new(from, to, interval.bytes),
+            amount: Amount::new(from, to, bytes),
             counts,
             omitted: interval.omitted,
-            sender,
+            sender: role.is_sender(interval.direction),
         }
     }
 }
@@ -598,29 +581,31 @@ struct End {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum EndStream {
-    Tcp {
-        sender: EndSender,
-        receiver: EndReceiver,
-    },
-    Udp {
-        udp: EndUdp,
-    },
+    Tcp { sender: EndPart, receiver: EndPart },
+    Udp { udp: EndPart },
 }
 
-#[derive(Debug, Serialize)]
-struct EndSender {
-    socket: u32,
+/// The whole of a stream, or of all streams together.
+#[derive(Debug, Default, Serialize)]
+struct EndPart {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket: Option<u32>,
     #[serde(flatten)]
     amount: Amount,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retransmits: Option<u64>,
     #[serde(flatten)]
     figures: Option<SenderFigures>,
+    #[serde(flatten)]
+    loss: Option<Loss>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out_of_order: Option<u64>,
     sender: bool,
 }
 
 /// Figures of a sender, which a server that receives does not know.
 #[derive(Debug, Serialize)]
 struct SenderFigures {
-    retransmits: u64,
     max_snd_cwnd: u64,
     max_snd_wnd: u64,
     max_rtt: u64,
@@ -628,10 +613,9 @@ struct SenderFigures {
     mean_rtt: u64,
 }
 
-impl SenderFigures {
-    fn new(retransmits: SegCount, extremes: TcpExtremes) -> Self {
+impl From<TcpExtremes> for SenderFigures {
+    fn from(extremes: TcpExtremes) -> Self {
         Self {
-            retransmits: retransmits.get(),
             max_snd_cwnd: extremes.window,
             max_snd_wnd: extremes.peer_window,
             max_rtt: extremes.rtt_max,
@@ -642,51 +626,21 @@ impl SenderFigures {
 }
 
 #[derive(Debug, Serialize)]
-struct EndReceiver {
-    socket: u32,
-    #[serde(flatten)]
-    amount: Amount,
-    sender: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct EndUdp {
-    socket: u32,
-    #[serde(flatten)]
-    amount: Amount,
-    #[serde(flatten)]
-    loss: Loss,
-    out_of_order: u64,
-    sender: bool,
-}
-
-#[derive(Debug, Serialize)]
 struct Sums {
     #[serde(skip_serializing_if = "Option::is_none")]
-    sum: Option<EndSum>,
-    sum_sent: EndSum,
-    sum_received: EndSum,
+    sum: Option<EndPart>,
+    sum_sent: EndPart,
+    sum_received: EndPart,
 }
 
 #[derive(Debug, Serialize)]
 struct ReverseSums {
     #[serde(rename = "sum_bidir_reverse", skip_serializing_if = "Option::is_none")]
-    whole: Option<EndSum>,
+    whole: Option<EndPart>,
     #[serde(rename = "sum_sent_bidir_reverse")]
-    sent: EndSum,
+    sent: EndPart,
     #[serde(rename = "sum_received_bidir_reverse")]
-    received: EndSum,
-}
-
-#[derive(Debug, Serialize)]
-struct EndSum {
-    #[serde(flatten)]
-    amount: Amount,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retransmits: Option<u64>,
-    #[serde(flatten)]
-    loss: Option<Loss>,
-    sender: bool,
+    received: EndPart,
 }
 
 #[derive(Debug, Serialize)]
@@ -760,100 +714,88 @@ impl DirectionTotals<'_> {
         transport: Transport,
         course: &IntervalSums,
     ) -> EndStream {
-        let number = socket_number(stream.stream);
-        let sent = Amount::new(0.0, self.sending, stream.sent);
+        let sent = self.end_part(Amount::new(0.0, self.sending, stream.sent), Some(stream));
         if transport == Transport::Udp {
-            let udp = EndUdp {
-                socket: number,
-                amount: sent,
-                loss: Loss::of_sent(
+            let datagrams = stream.datagrams.unwrap_or_default();
+            let sent_datagrams = stream.datagrams_sent.unwrap_or_default();
+            let udp = EndPart {
+                loss: Some(Loss::of_sent(
                     datagram_counts(stream.datagrams),
-                    stream.datagrams_sent.unwrap_or_default(),
-                ),
-                out_of_order: stream
-                    .datagrams
-                    .map_or(0, |seen| seen.out_of_order_like_iperf3),
-                sender: self.sends,
+                    sent_datagrams,
+                )),
+                out_of_order: Some(datagrams.out_of_order_like_iperf3),
+                ..sent
             };
             return EndStream::Udp { udp };
         }
-        let extremes = course.stream_extremes(stream.stream);
-        let sender = EndSender {
-            socket: number,
-            amount: sent,
-            figures: stream
-                .retransmits
-                .map(|retransmits| SenderFigures::new(retransmits, extremes)),
-            sender: self.sends,
-        };
-        let amount = Amount::new(0.0, self.receiving, stream.received);
+        let retransmits = stream.retransmits.map(SegCount::get);
+        let received = Amount::new(0.0, self.receiving, stream.received);
         EndStream::Tcp {
-            sender,
-            receiver: EndReceiver {
-                socket: number,
-                amount,
-                sender: self.sends,
+            sender: EndPart {
+                retransmits,
+                figures: retransmits.map(|_| course.stream_extremes(stream.stream).into()),
+                ..sent
             },
+            receiver: self.end_part(received, Some(stream)),
+        }
+    }
+
+    fn end_part(&self, amount: Amount, stream: Option<&StreamSummary>) -> EndPart {
+        EndPart {
+            socket: stream.map(|stream| socket_number(stream.stream)),
+            amount,
+            sender: self.sends,
+            ..EndPart::default()
         }
     }
 
     fn total_sums(&self, transport: Transport) -> Sums {
-        let sent = Amount::new(0.0, self.sending, self.sent_bytes());
+        let sent = self.end_part(Amount::new(0.0, self.sending, self.sent_bytes()), None);
         let received = Amount::new(0.0, self.receiving, self.received_bytes());
-        let sends = self.sends;
+        let received = self.end_part(received, None);
         match transport {
             Transport::Tcp => {
-                let is_known = self
-                    .streams
-                    .iter()
-                    .any(|stream| stream.retransmits.is_some());
-                let retransmits = is_known.then(|| self.retransmit_count());
-                let sum_sent = EndSum {
-                    amount: sent,
-                    retransmits,
-                    loss: None,
-                    sender: sends,
-                };
-                let sum_received = EndSum {
-                    amount: received,
-                    retransmits: None,
-                    loss: None,
-                    sender: sends,
-                };
+                let mut counts = self.streams.iter().map(|stream| stream.retransmits);
+                let is_known = counts.any(|count| count.is_some());
                 Sums {
                     sum: None,
-                    sum_sent,
-                    sum_received,
+                    sum_sent: EndPart {
+                        retransmits: is_known.then(|| self.retransmit_count()),
+                        ..sent
+                    },
+                    sum_received: received,
                 }
             }
-            Transport::Udp => {
-                let arrived = self.datagram_counts();
-                let of_datagrams = |amount, loss, sender| EndSum {
-                    amount,
-                    retransmits: None,
-                    loss: Some(loss),
-                    sender,
-                };
-                let sent_only = LineDatagrams {
-                    datagrams: self.datagrams_sent(),
-                    ..LineDatagrams::default()
-                };
-                // iperf3 writes the time of the receiver, but the rate in the time of the sender.
-                let rate = sent.bits_per_second;
-                let whole = Amount {
-                    bits_per_second: rate,
-                    ..Amount::new(0.0, self.receiving, self.sent_bytes())
-                };
-                Sums {
-                    sum: Some(of_datagrams(
-                        whole,
-                        Loss::of_sent(arrived, self.datagrams_sent()),
-                        sends,
-                    )),
-                    sum_sent: of_datagrams(sent, Loss::from_counts(sent_only), true),
-                    sum_received: of_datagrams(received, Loss::from_counts(arrived), false),
-                }
-            }
+            Transport::Udp => self.datagram_sums(sent, received),
+        }
+    }
+
+    fn datagram_sums(&self, sent: EndPart, received: EndPart) -> Sums {
+        let (arrived, datagrams) = (self.datagram_counts(), self.datagrams_sent());
+        let sent_only = LineDatagrams {
+            datagrams,
+            ..LineDatagrams::default()
+        };
+        // iperf3 writes the time of the receiver, but the rate in the time of the sender.
+        let whole = Amount {
+            bits_per_second: sent.amount.bits_per_second,
+            ..Amount::new(0.0, self.receiving, self.sent_bytes())
+        };
+        Sums {
+            sum: Some(EndPart {
+                loss: Some(Loss::of_sent(arrived, datagrams)),
+                ..self.end_part(whole, None)
+            }),
+            sum_sent: EndPart {
+                loss: Some(Loss::from_counts(sent_only)),
+                sender: true,
+                ..sent
+            },
+            sum_received: EndPart {
+                loss: Some(Loss::from_counts(arrived)),
+                sender: false,
+                ..received
+            },
         }
     }
 }

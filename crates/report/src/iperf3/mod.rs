@@ -9,8 +9,6 @@ mod line;
 mod text;
 mod view;
 
-use fullpipe_record::{Request, SocketReadback};
-
 use crate::text::prelude::*;
 
 pub use amount::RateUnit;
@@ -64,19 +62,6 @@ pub struct TestHeader {
     pub host: String,
     /// Port of the server, or of the client.
     pub port: u16,
-}
-
-/// Facts about a test once its data connections are open.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TestConnections {
-    /// The test as it is carried out, with every value chosen.
-    pub request: Request,
-    /// The test's cookie.
-    pub cookie: String,
-    /// Largest segment of the control connection, if the kernel reports it.
-    pub mss: Option<ByteCount>,
-    /// The data connections, in the order of the streams.
-    pub sockets: Vec<SocketReadback>,
 }
 
 /// Returns the number that iperf3 would show for the socket of a stream: it opens a file for each

@@ -2,14 +2,14 @@
 
 use std::fmt::Display;
 
-use fullpipe_record::{Cpu, EndReport, Interval, Request};
+use fullpipe_record::{ConnectedTest, Cpu, EndReport, Interval, Request};
 
 use super::line::{HeadColumns, LineCounts, LineDatagrams, ResultLine, SEPARATOR};
 use super::view::{
     DirectionTotals, IntervalSums, count_together, datagram_counts, interval_times, is_empty_rest,
     stream_counts,
 };
-use super::{TestConnections, TestHeader, TestRole, TextOptions, json, socket_number};
+use super::{TestHeader, TestRole, TextOptions, json, socket_number};
 use crate::text::prelude::*;
 
 /// Returns a server's line before its `number`th test, from 1.
@@ -58,11 +58,7 @@ impl TextOutput {
     }
 
     /// Returns the lines that follow the set-up of the data connections.
-    pub fn connection_lines(
-        &mut self,
-        header: &TestHeader,
-        connections: &TestConnections,
-    ) -> String {
+    pub fn connection_lines(&mut self, header: &TestHeader, connections: &ConnectedTest) -> String {
         let asked = std::mem::replace(&mut self.request, connections.request.clone());
         let verbose = self.options.verbose;
         let TestHeader { host, .. } = header;
@@ -110,8 +106,7 @@ impl TextOutput {
         }
         self.course
             .add_interval(interval, &self.request, self.options.role);
-        let (request, options) = (&self.request, self.options);
-        let sends = options.role.is_sender(interval.direction);
+        let request = &self.request;
         let leads = request.data_directions().first() == Some(&interval.direction);
         let mut text = String::new();
         if leads && !self.began {
@@ -120,37 +115,36 @@ impl TextOutput {
         } else if leads && request.streams > 1 {
             text += SEPARATOR;
         }
-        let (from, to) = interval_times(interval, &self.request);
-        let tag = self.direction_tag(interval.direction);
-        let word = if interval.omitted { "(omitted)" } else { "" };
-        for stream in &interval.streams {
-            let name = format!("{:3}", socket_number(stream.stream));
-            let count = stream_counts(stream, self.request.transport, sends);
-            text += &ResultLine {
-                name: &name,
-                tag,
-                from,
-                to,
-                bytes: stream.bytes,
-                count,
-                word,
-            }
-            .to_text(options.unit);
-        }
-        if self.request.streams > 1 {
-            let count = count_together(interval, self.request.transport, sends);
-            text += &ResultLine {
-                name: "SUM",
-                tag,
-                from,
-                to,
-                bytes: interval.bytes,
-                count,
-                word,
-            }
-            .to_text(options.unit);
-        }
+        text += &self.stream_lines(interval);
         self.add_title(text)
+    }
+
+    /// Returns a line for each stream, and one for their sum where there are several.
+    fn stream_lines(&self, interval: &Interval) -> String {
+        let transport = self.request.transport;
+        let sends = self.options.role.is_sender(interval.direction);
+        let streams = interval.streams.iter().map(|stream| {
+            let name = format!("{:3}", socket_number(stream.stream));
+            (name, stream.bytes, stream_counts(stream, transport, sends))
+        });
+        let sum = (self.request.streams > 1).then(|| {
+            let count = count_together(interval, transport, sends);
+            ("SUM".to_owned(), interval.bytes, count)
+        });
+        let (from, to) = interval_times(interval, &self.request);
+        let lines = streams.chain(sum).map(|(name, bytes, count)| {
+            ResultLine {
+                name: &name,
+                tag: self.direction_tag(interval.direction),
+                from,
+                to,
+                bytes,
+                count,
+                word: if interval.omitted { "(omitted)" } else { "" },
+            }
+            .to_text(self.options.unit)
+        });
+        lines.collect()
     }
 
     /// Returns the totals, which end the text.
@@ -231,7 +225,7 @@ impl TextOutput {
     }
 
     /// Returns the lines with cookie, segment size and rate.
-    fn parameter_lines(&self, connections: &TestConnections) -> String {
+    fn parameter_lines(&self, connections: &ConnectedTest) -> String {
         let mut text = format!("      Cookie: {}\n", connections.cookie);
         if self.request.transport == Transport::Tcp {
             text += &match (self.request.mss, connections.mss) {
@@ -256,7 +250,7 @@ impl TextOutput {
         };
         format!(
             "Starting Test: protocol: {}, {} streams, {} byte blocks, omitting {:.0} seconds, {end}, tos {}\n",
-            json::protocol_name(request.transport),
+            request.transport.name(),
             request.streams,
             request.block.get(),
             request.omit.as_secs_f64(),
@@ -268,16 +262,11 @@ impl TextOutput {
         let mut text = String::new();
         for stream in &totals.streams {
             let name = format!("{:3}", socket_number(stream.stream));
-            let (sent, came) = match self.request.transport {
-                Transport::Tcp => (
-                    LineCounts::Retransmits(stream.retransmits.unwrap_or_default().get()),
-                    LineCounts::Nothing,
-                ),
-                Transport::Udp => (
-                    sent_count(stream.datagrams_sent.unwrap_or_default()),
-                    LineCounts::Arrived(datagram_counts(stream.datagrams)),
-                ),
-            };
+            let [sent, came] = self.end_counts(
+                stream.retransmits.unwrap_or_default().get(),
+                stream.datagrams_sent.unwrap_or_default(),
+                datagram_counts(stream.datagrams),
+            );
             text += &self.end_line(totals, "sender", &name, stream.sent, sent);
             let late = stream
                 .datagrams
@@ -290,20 +279,34 @@ impl TextOutput {
             text += &self.end_line(totals, "receiver", &name, stream.received, came);
         }
         if self.request.streams > 1 {
-            let (sent, came) = match self.request.transport {
-                Transport::Tcp => (
-                    LineCounts::Retransmits(totals.retransmit_count()),
-                    LineCounts::Nothing,
-                ),
-                Transport::Udp => (
-                    sent_count(totals.datagrams_sent()),
-                    LineCounts::Arrived(totals.datagram_counts()),
-                ),
-            };
+            let [sent, came] = self.end_counts(
+                totals.retransmit_count(),
+                totals.datagrams_sent(),
+                totals.datagram_counts(),
+            );
             text += &self.end_line(totals, "sender", "SUM", totals.sent_bytes(), sent);
             text += &self.end_line(totals, "receiver", "SUM", totals.received_bytes(), came);
         }
         text
+    }
+
+    /// Returns the counts of the lines of the sender and of the receiver.
+    fn end_counts(
+        &self,
+        retransmits: u64,
+        datagrams: u64,
+        arrived: LineDatagrams,
+    ) -> [LineCounts; 2] {
+        match self.request.transport {
+            Transport::Tcp => [LineCounts::Retransmits(retransmits), LineCounts::Nothing],
+            Transport::Udp => {
+                let sent = LineDatagrams {
+                    datagrams,
+                    ..LineDatagrams::default()
+                };
+                [LineCounts::Arrived(sent), LineCounts::Arrived(arrived)]
+            }
+        }
     }
 
     /// Returns the line of an end, `sender` or `receiver`. A server has printed before the client
@@ -397,14 +400,6 @@ fn processor_text(cpu: Option<Cpu>) -> String {
         cpu.user.as_percent(),
         cpu.system.as_percent()
     )
-}
-
-/// Returns the counts of the sender's line, which shows no loss.
-fn sent_count(datagrams: u64) -> LineCounts {
-    LineCounts::Arrived(LineDatagrams {
-        datagrams,
-        ..LineDatagrams::default()
-    })
 }
 
 fn value_or_zero(value: Option<impl Display>) -> String {

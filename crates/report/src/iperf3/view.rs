@@ -38,20 +38,17 @@ pub(crate) fn datagram_counts(datagrams: Option<Datagrams>) -> LineDatagrams {
 }
 
 /// Returns the figures of all streams together: counts add up, jitter is the mean.
-pub(crate) fn combine_counts(streams: &[LineDatagrams]) -> LineDatagrams {
-    let jitter: f64 = streams.iter().map(|stream| stream.jitter).sum();
+pub(crate) fn combine_datagrams(streams: impl Iterator<Item = Option<Datagrams>>) -> LineDatagrams {
+    let (mut sum, mut count) = (LineDatagrams::default(), 0_u32);
+    for stream in streams.map(datagram_counts) {
+        sum.jitter += stream.jitter;
+        sum.lost = sum.lost.saturating_add(stream.lost);
+        sum.datagrams = sum.datagrams.saturating_add(stream.datagrams);
+        count += 1;
+    }
     LineDatagrams {
-        jitter: if streams.is_empty() {
-            0.0
-        } else {
-            jitter / streams.len() as f64
-        },
-        lost: streams
-            .iter()
-            .fold(0, |sum, stream| sum.saturating_add(stream.lost)),
-        datagrams: streams
-            .iter()
-            .fold(0, |sum, stream| sum.saturating_add(stream.datagrams)),
+        jitter: sum.jitter / f64::from(count.max(1)),
+        ..sum
     }
 }
 
@@ -91,13 +88,9 @@ pub(crate) fn count_together(interval: &Interval, transport: Transport, sends: b
             let sent = streams.iter().filter_map(|stream| stream.datagrams_sent);
             LineCounts::Sent(sent.fold(0, u64::saturating_add))
         }
-        (Transport::Udp, false) => {
-            let each: Vec<LineDatagrams> = streams
-                .iter()
-                .map(|stream| datagram_counts(stream.datagrams))
-                .collect();
-            LineCounts::Arrived(combine_counts(&each))
-        }
+        (Transport::Udp, false) => LineCounts::Arrived(combine_datagrams(
+            streams.iter().map(|stream| stream.datagrams),
+        )),
     }
 }
 
@@ -252,11 +245,6 @@ impl<'m> DirectionTotals<'m> {
     }
 
     pub(crate) fn datagram_counts(&self) -> LineDatagrams {
-        let each: Vec<LineDatagrams> = self
-            .streams
-            .iter()
-            .map(|stream| datagram_counts(stream.datagrams))
-            .collect();
-        combine_counts(&each)
+        combine_datagrams(self.streams.iter().map(|stream| stream.datagrams))
     }
 }

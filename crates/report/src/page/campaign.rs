@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_chart::AxisQuantity;
+use crate::chart::AxisQuantity;
 use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
 
-use super::course::{level_changes, level_note, level_series, mean_so_far};
+use super::course::{level_changes, level_note, level_series, mean_so_far, rtt_distributions};
 use super::prelude::*;
 use super::published;
 use crate::text::seconds_or_minutes;
@@ -56,7 +56,7 @@ pub(super) fn by_streams(report: &SweepReport) -> Option<PageSection> {
         panel = panel.with_level(top, "2002, scaled");
     }
     let measured = counted_runs(report).map(|(run, rate)| (u64::from(run.cell.streams), rate));
-    panel = panel.with_series(PlotSeries::new("runs", Dots, Grey, measured));
+    panel = panel.with_points("runs", Dots, Grey, measured);
     let (_, best) = fastest_run(report).filter(|_| !report.surface.is_empty())?;
     let plot = Plot::new_logarithmic("Rate by streams, for each window")
         .with_axis_name("streams")
@@ -126,27 +126,29 @@ pub(super) fn repetition_section(report: &SweepReport) -> Option<PageSection> {
         percent => format!("The rates of one setting differ by {percent:.0} % at most, with {at}"),
     };
     if all.len() > MAX_SETTINGS {
-        all.sort_by(|(_, one), (_, other)| {
-            other
-                .len()
-                .cmp(&one.len())
-                .then_with(|| relative_spread(other).total_cmp(&relative_spread(one)))
-        });
-        all.truncate(MAX_SETTINGS);
-        all.sort_by_key(|(cell, _)| cell.flight_capacity());
+        retain_most_repeated(&mut all);
     }
     let mut rows = RowChart::new("Runs of one setting", ["streams × window", "median, runs"]);
     for (cell, rates) in all {
         let middle = median(rates.clone()).unwrap_or_default();
-        let row = ChartRow::new(&cell.to_string(), &middle.to_string(), Blue);
-        rows = rows.with_row(
-            row.with_detail(&count_noun(rates.len(), "run"))
-                .with_dots(rates)
-                .with_dot(middle),
-        );
+        let row = ChartRow::from_dot(&cell.to_string(), middle, Blue)
+            .with_detail(&count_noun(rates.len(), "run"));
+        rows = rows.with_row(row.with_dots(rates));
     }
     let method = "Settings that were measured more than once, by streams × window. Small dots: runs. Large dot: median.";
     Some(PageSection::new(title, method, rows))
+}
+
+/// Leaves only the settings with most runs, of as many those that differ most.
+fn retain_most_repeated(all: &mut Vec<(SweepCell, Vec<BitRate>)>) {
+    all.sort_by(|(_, one), (_, other)| {
+        other
+            .len()
+            .cmp(&one.len())
+            .then_with(|| relative_spread(other).total_cmp(&relative_spread(one)))
+    });
+    all.truncate(MAX_SETTINGS);
+    all.sort_by_key(|(cell, _)| cell.flight_capacity());
 }
 
 /// Returns all runs by streams with their mean and their most, for a few windows, and the range of
@@ -168,23 +170,14 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<PageSection> {
     if typical.len() < MIN_NUMBERS || most.as_percent() < HARDLY {
         return None;
     }
-    let mut widths: BTreeMap<ByteCount, f64> = BTreeMap::new();
-    for (cell, rates) in &repeated {
-        let widest = widths.entry(cell.window).or_default();
-        *widest = widest.max(relative_spread(rates));
-    }
-    let mut windows: Vec<(ByteCount, f64)> = widths.into_iter().collect();
-    windows.sort_by(|one, other| other.1.total_cmp(&one.1));
-    windows.truncate(MAX_WINDOWS);
-    windows.sort_by_key(|(window, _)| *window);
     let mut plot = Plot::new_logarithmic("Runs by streams, and the spread of one setting")
         .with_axis_name("streams");
-    for (window, _) in windows {
+    for window in most_spread_windows(&repeated) {
         plot = plot.with_panel(of_window(report, window));
     }
     let panel = Panel::new("range ÷ median")
-        .with_series(PlotSeries::new("a setting", Dots, Grey, spreads))
-        .with_series(PlotSeries::new("median", Line, Plum, typical).with_name_as_label());
+        .with_points("a setting", Dots, Grey, spreads)
+        .with_labelled_points("median", Line, Plum, typical);
     let widest = count_noun(widest, "stream");
     let title = format!(
         "Runs of one setting differ most with {widest}: by {:.0} % in the median",
@@ -193,6 +186,20 @@ pub(super) fn spread_by_streams(report: &SweepReport) -> Option<PageSection> {
     let method = "A panel for each of the windows whose runs differ most: dots are runs, blue their mean, orange the \
                   fastest. Below: the range of the runs of each setting, of all windows, by streams.";
     Some(PageSection::new(title, method, plot.with_panel(panel)))
+}
+
+/// Returns the windows whose runs of one setting differ most.
+fn most_spread_windows(repeated: &[(SweepCell, Vec<BitRate>)]) -> Vec<ByteCount> {
+    let mut widths: BTreeMap<ByteCount, f64> = BTreeMap::new();
+    for (cell, rates) in repeated {
+        let widest = widths.entry(cell.window).or_default();
+        *widest = widest.max(relative_spread(rates));
+    }
+    let mut windows: Vec<ByteCount> = widths.keys().copied().collect();
+    windows.sort_by(|one, other| widths[other].total_cmp(&widths[one]));
+    windows.truncate(MAX_WINDOWS);
+    windows.sort();
+    windows
 }
 
 fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
@@ -209,9 +216,9 @@ fn of_window(report: &SweepReport, window: ByteCount) -> Panel {
         rates.iter().copied().max().unwrap_or_default()
     });
     Panel::new(&format!("{window}: rate"))
-        .with_series(PlotSeries::new("runs", Dots, Grey, runs))
-        .with_series(PlotSeries::new("mean", Line, Blue, mean).with_name_as_label())
-        .with_series(PlotSeries::new("fastest", Line, Orange, most).with_name_as_label())
+        .with_points("runs", Dots, Grey, runs)
+        .with_labelled_points("mean", Line, Blue, mean)
+        .with_labelled_points("fastest", Line, Orange, most)
 }
 
 /// Returns the result of `figure` for the values of each number of streams.
@@ -263,8 +270,8 @@ fn shares_by_streams(
 /// Returns the processor time of both ends by streams.
 pub(super) fn processors_panel(sender: Vec<(u64, Ratio)>, receiver: Vec<(u64, Ratio)>) -> Panel {
     Panel::new("processor time, of one core")
-        .with_series(PlotSeries::new("receiver", Dots, Orange, receiver).with_name_as_label())
-        .with_series(PlotSeries::new("sender", Dots, Blue, sender).with_name_as_label())
+        .with_labelled_points("receiver", Dots, Orange, receiver)
+        .with_labelled_points("sender", Dots, Blue, sender)
 }
 
 /// Returns the course of the fastest run: the rate of each half second, and the mean so far; `None`
@@ -273,18 +280,16 @@ pub(super) fn fastest_run_section(report: &SweepReport) -> Option<PageSection> {
     let with_load =
         counted_runs(report).filter_map(|(run, rate)| Some((run, rate, run.load.as_ref()?)));
     let (run, rate, load) = with_load.max_by_key(|(_, rate, _)| *rate)?;
-    let each: Vec<(Span, BitRate)> = (1..)
-        .map(|step| SweepLoad::STEP * step)
-        .zip(load.rates.iter().copied())
-        .collect();
+    let times = (1..).map(|step| SweepLoad::STEP * step);
+    let each: Vec<(Span, BitRate)> = times.zip(load.rates.iter().copied()).collect();
     let means = mean_so_far(&each);
     let (end, whole) = *means.last()?;
     let ramp = load.ramp.unwrap_or_default();
     let changes = level_changes(&each, ramp);
     let panel = Panel::new("rate")
-        .with_series(PlotSeries::new("mean so far", Line, Grey, means).with_name_as_label())
+        .with_labelled_points("mean so far", Line, Grey, means)
         .with_series(level_series(&changes, ramp, end))
-        .with_series(PlotSeries::new("each half second", Line, Blue, each).with_name_as_label());
+        .with_labelled_points("each half second", Line, Blue, each);
     let mut plot = Plot::new("The fastest run over time").with_panel(panel);
     if ramp > Span::ZERO {
         plot = plot.with_shade(Span::ZERO, ramp, &format!("ramp {}", round_trip(ramp)));
@@ -310,18 +315,14 @@ pub(super) fn sweep_rtt_section(report: &SweepReport) -> Option<PageSection> {
         .filter_map(|run| run.loaded_rtt)
         .collect();
     let [before, during] = [median(idle.clone())?, median(loaded.clone())?].map(round_trip);
-    let panel = Panel::new("share of the runs with less")
-        .with_series(
-            PlotSeries::from_distribution("idle", Blue, idle)
-                .with_label(&format!("idle, median {before}")),
-        )
-        .with_series(
-            PlotSeries::from_distribution("loaded", Plum, loaded)
-                .with_label(&format!("loaded, median {during}")),
-        );
-    let plot = Plot::new("Round trips of the runs, idle and loaded")
-        .with_axis_name("round trip")
-        .with_panel(panel);
+    let plot = rtt_distributions(
+        "Round trips of the runs, idle and loaded",
+        "share of the runs with less",
+        [
+            (idle, format!("median {before}")),
+            (loaded, format!("median {during}")),
+        ],
+    );
     let title = format!(
         "Half of the runs have round trips above {during} under load, and {before} without"
     );
@@ -337,15 +338,14 @@ pub(super) fn sweep_rtt_section(report: &SweepReport) -> Option<PageSection> {
 pub(super) fn timeline_section(report: &SweepReport) -> Option<PageSection> {
     let runs = timed_runs(report);
     let last = runs.last()?;
-    let idle = runs
-        .iter()
-        .filter_map(|at| Some((at.from, at.run.idle_rtt?)));
-    let loaded = runs
-        .iter()
-        .filter_map(|at| Some((at.from, at.run.loaded_rtt?)));
+    let rtts = |of: fn(&SweepRun) -> Option<Span>| {
+        let placed = runs.iter();
+        placed.filter_map(move |at| Some((at.from, of(at.run)?)))
+    };
+    let (idle, loaded) = (rtts(|run| run.idle_rtt), rtts(|run| run.loaded_rtt));
     let delay = Panel::new("round trip")
-        .with_series(PlotSeries::new("under load", Dots, Plum, loaded).with_name_as_label())
-        .with_series(PlotSeries::new("idle", Steps, Grey, idle).with_name_as_label());
+        .with_labelled_points("under load", Dots, Plum, loaded)
+        .with_labelled_points("idle", Steps, Grey, idle);
     let (finding, method, first) = match device_traffic(report, &runs) {
         Some(traffic) => of_device(&traffic, &runs),
         None => of_rates(&runs, last),

@@ -70,12 +70,12 @@ fn transfer_rate(report: &CaptureReport, transfer: &CapturedTransfer) -> Option<
 fn capture_facts(report: &CaptureReport) -> Vec<(String, String)> {
     let data: ByteCount = report.flows.iter().map(FlowReport::total_bytes).sum();
     vec![
-        (report.flows.len().to_string(), "connections".to_owned()),
-        (
-            data.to_string(),
+        fact(report.flows.len(), "connections"),
+        fact(
+            data,
             format!("of data in {:.1} s", report.duration.as_secs_f64()),
         ),
-        (report.packets.to_string(), "packets".to_owned()),
+        fact(report.packets, "packets"),
     ]
 }
 
@@ -110,10 +110,8 @@ fn pair_sections(pair: &FlowPair) -> Vec<PageSection> {
 
 /// Returns the one-way delay of both directions; `None` where neither is known.
 fn delay_section(pair: &FlowPair) -> Option<PageSection> {
-    let known = pair
-        .directions
-        .iter()
-        .filter_map(|direction| Some((direction, direction.delay?)));
+    let directions = pair.directions.iter();
+    let known = directions.filter_map(|direction| Some((direction, direction.delay?)));
     let known: Vec<(&FlowDirection, OneWayDelay)> = known.collect();
     let worst = known.iter().map(|(_, delay)| delay.most).max()?;
     let mut rows = RowChart::new(
@@ -183,22 +181,14 @@ fn field_changes_section(pair: &FlowPair) -> PageSection {
     PageSection::new(
         title,
         "",
-        compact_table(["packets from", "field", "before", "after"], rows),
+        compact_table("packets from|field|before|after", rows),
     )
 }
 
 fn flows_section(report: &CaptureReport) -> PageSection {
     let mut largest: Vec<&FlowReport> = report.flows.iter().collect();
     largest.sort_by_key(|flow| std::cmp::Reverse(flow.total_bytes()));
-    let heads = [
-        "no",
-        "connection",
-        "data",
-        "rate",
-        "retransmitted",
-        "round trip",
-        "window",
-    ];
+    let heads = "no|connection|data|rate|retransmitted|round trip|window";
     let rows = largest.into_iter().take(MAX_FLOWS).map(flow_cells);
     PageSection::new(
         "Connections, those with most data first",

@@ -223,7 +223,7 @@ pub(super) fn smoothed_rtt_series(snapshots: &[SampleSnapshot<'_>], hue: Hue) ->
 }
 
 /// Returns the segments that were retransmitted between snapshots.
-pub(super) fn sent_again(snapshots: &[SampleSnapshot<'_>]) -> Vec<(Span, u64)> {
+fn sent_again(snapshots: &[SampleSnapshot<'_>]) -> Vec<(Span, u64)> {
     let totals = snapshots.iter().filter_map(|snapshot| {
         Some((
             snapshot.at,
@@ -278,4 +278,33 @@ pub(super) fn limited_shares(
         }
     }
     shares
+}
+
+/// Returns round-trip times without load and under it as distributions, each with a figure that is
+/// part of its label; `share` names the axis of the shares.
+pub(super) fn rtt_distributions(
+    title: &str,
+    share: &str,
+    [idle, loaded]: [(Vec<Span>, String); 2],
+) -> Plot {
+    let mut panel = Panel::new(share);
+    for (name, hue, (rtts, figure)) in [("idle", Blue, idle), ("loaded", Plum, loaded)] {
+        let series = PlotSeries::from_distribution(name, hue, rtts);
+        panel = panel.with_series(series.with_label(&format!("{name}, {figure}")));
+    }
+    Plot::new(title)
+        .with_axis_name("round trip")
+        .with_panel(panel)
+}
+
+/// Returns a plot of rates, round trips, and the segments that were retransmitted, over one axis of
+/// time.
+pub(super) fn transfer_plot(rate: Panel, delay: Panel, sender: &[SampleSnapshot<'_>]) -> Plot {
+    let again = sent_again(sender).into_iter();
+    let again = again.map(|(at, segments)| (at, 0, segments));
+    let again = PlotSeries::from_ranges("retransmitted", Orange, again);
+    Plot::new("Rate and round-trip time over time")
+        .with_panel(rate)
+        .with_panel(delay)
+        .with_panel(Panel::new("segments retransmitted").with_series(again))
 }

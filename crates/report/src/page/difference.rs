@@ -1,6 +1,6 @@
 //! The difference between two results, or of two settings measured in pairs.
 
-use fullpipe_chart::RateChange;
+use crate::chart::RateChange;
 use fullpipe_record::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
     DifferenceReport, LimitCount, QuantityDifference,
@@ -70,19 +70,19 @@ fn difference_facts(report: &DifferenceReport) -> Vec<(String, String)> {
         "rate"
     };
     let mut facts = vec![
-        (report.rate.a.to_string(), format!("{part} of A, median")),
-        (report.rate.b.to_string(), format!("{part} of B, median")),
+        fact(report.rate.a, format!("{part} of A, median")),
+        fact(report.rate.b, format!("{part} of B, median")),
     ];
     facts.extend(
         report
             .rate
             .ratio
-            .map(|ratio| (ratio_change(ratio), "from A to B".to_owned())),
+            .map(|ratio| fact(ratio_change(ratio), "from A to B")),
     );
     facts.extend(report.detectable.map(|share| {
-        (
+        fact(
             format!("{:.1} %", share.as_percent()),
-            "difference that four of five such comparisons show".to_owned(),
+            "difference that four of five such comparisons show",
         )
     }));
     facts
@@ -100,10 +100,8 @@ fn quantity_changes_section(report: &DifferenceReport) -> PageSection {
         resent
             .and_then(|of| quantity_row("segments retransmitted", of, ToString::to_string, Orange)),
     ];
-    let rows = all.into_iter().flatten().fold(
-        RowChart::new("Changes from A to B", ["quantity", "B to A"]),
-        RowChart::with_row,
-    );
+    let rows = RowChart::new("Changes from A to B", ["quantity", "B to A"])
+        .with_rows(all.into_iter().flatten());
     let title = match report.rate.conclusion {
         DifferenceConclusion::Different => "A and B differ in rate",
         DifferenceConclusion::Same => "The rates of A and B are the same within 2 %",
@@ -155,11 +153,7 @@ fn run_rates_section(report: &DifferenceReport) -> PageSection {
     ] {
         let rates = of_side(report, side).map(|run| run.rate);
         let name = format!("{letter}: {}", of.name);
-        rows = rows.with_row(
-            ChartRow::new(&name, &median.to_string(), hue)
-                .with_dots(rates)
-                .with_dot(median),
-        );
+        rows = rows.with_row(ChartRow::from_dot(&name, median, hue).with_dots(rates));
     }
     PageSection::new(
         "The runs of each side",
@@ -209,21 +203,12 @@ fn limit_counts_section(counts: &[LimitCount]) -> Option<PageSection> {
     Some(PageSection::new(
         title,
         "The limit that each run was judged to have.",
-        compact_table(["limit", "runs of A", "runs of B"], rows),
+        compact_table("limit|runs of A|runs of B", rows),
     ))
 }
 
 fn compared_runs_section(runs: &[ComparedRun]) -> PageSection {
-    let heads = [
-        "run",
-        "side",
-        "pair",
-        "rate",
-        "RTT",
-        "p99",
-        "retransmitted",
-        "limit",
-    ];
+    let heads = "run|side|pair|rate|RTT|p99|retransmitted|limit";
     let rows = (1..).zip(runs).map(|(number, run)| run_cells(number, run));
     PageSection::new("The runs", "", compact_table(heads, rows))
 }

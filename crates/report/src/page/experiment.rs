@@ -10,41 +10,43 @@ use super::transfer::{
 
 /// Returns the article on an experiment.
 pub(super) fn experiment_article(experiment: &Experiment) -> Article {
-    let before = &experiment.measurement;
-    let proof = experiment.proof.as_ref();
-    let path = &experiment.path.forward;
+    let path = &experiment.path;
     let bottleneck = path
+        .forward
         .rate
         .map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
-    let mut all = vec![];
-    all.extend(proof.map(|proof| effect_section(before, &proof.remedy.id, &proof.measurement)));
-    all.push(predictions_section(experiment));
-    all.extend(remedies_section(&experiment.remedies));
-    all.extend(transfer_sections(
-        before,
-        Some(&experiment.prediction),
-        Some(&experiment.verdict),
-    ));
-    all.extend(evidence_section(&experiment.verdict));
     Article {
         origin: format!(
             "fullpipe demo · emulated path, {bottleneck} × {}",
-            experiment.path.rtt()
+            path.rtt()
         ),
         headline: experiment_headline(experiment),
         sentences: experiment_sentences(experiment),
         facts: experiment_facts(experiment),
-        sections: all,
+        sections: experiment_sections(experiment),
         ..Article::default()
     }
 }
 
+fn experiment_sections(experiment: &Experiment) -> Vec<PageSection> {
+    let before = &experiment.measurement;
+    let proof = experiment.proof.as_ref();
+    let (predicted, verdict) = (&experiment.prediction, &experiment.verdict);
+    let mut all = vec![];
+    all.extend(proof.map(|proof| effect_section(before, &proof.remedy.id, &proof.measurement)));
+    all.push(predictions_section(experiment));
+    all.extend(remedies_section(&experiment.remedies));
+    all.extend(transfer_sections(before, Some(predicted), Some(verdict)));
+    all.extend(evidence_section(verdict));
+    all
+}
+
 fn experiment_headline(experiment: &Experiment) -> String {
-    let before = steady_or_mean_rate(&experiment.measurement);
+    let before = experiment.measurement.summary.steady_or_mean_rate();
     let limit = limit_phrase(experiment.verdict.kind);
     match &experiment.proof {
         Some(proof) => {
-            let after = steady_or_mean_rate(&proof.measurement);
+            let after = proof.measurement.summary.steady_or_mean_rate();
             let rates = from_to(&before.to_string(), &after.to_string());
             if before == BitRate::ZERO {
                 return format!("{rates}: without the limit of {limit}");
@@ -78,26 +80,25 @@ fn experiment_sentences(experiment: &Experiment) -> Vec<String> {
 }
 
 fn experiment_facts(experiment: &Experiment) -> Vec<(String, String)> {
-    let mut facts = vec![(
-        steady_or_mean_rate(&experiment.measurement).to_string(),
-        "before".to_owned(),
+    let mut facts = vec![fact(
+        experiment.measurement.summary.steady_or_mean_rate(),
+        "before",
     )];
     let (accuracy, of_what) = if let Some(proof) = &experiment.proof {
-        facts.push((
-            steady_or_mean_rate(&proof.measurement).to_string(),
+        facts.push(fact(
+            proof.measurement.summary.steady_or_mean_rate(),
             format!("with {}", proof.remedy.id),
         ));
         let loaded = [&experiment.measurement, &proof.measurement]
             .map(|measured| measured.rtt.loaded.map(|rtt| round_trip(rtt.median)));
         if let [Some(before), Some(after)] = loaded {
-            facts.push((from_to(&before, &after), "round trip under load".to_owned()));
+            facts.push(fact(from_to(&before, &after), "round trip under load"));
         }
         (proof.accuracy, "of the rate predicted with the remedy")
     } else {
         (experiment.accuracy, "of the predicted rate")
     };
-    facts
-        .extend(accuracy.map(|share| (format!("{:.1} %", share.as_percent()), of_what.to_owned())));
+    facts.extend(accuracy.map(|share| fact(format!("{:.1} %", share.as_percent()), of_what)));
     facts
 }
 
@@ -142,11 +143,12 @@ fn prediction_row(
     predicted: &Prediction,
     hue: Hue,
 ) -> ChartRow {
-    let (rate, expected): (BitRate, BitRate) =
-        (steady_or_mean_rate(measured), predicted.kernel_model);
-    ChartRow::new(name, &rate.to_string(), hue)
+    let (rate, expected) = (
+        measured.summary.steady_or_mean_rate(),
+        predicted.kernel_model,
+    );
+    ChartRow::from_bar(name, rate, hue)
         .with_detail(&format!("predicted {expected}"))
-        .with_bar(rate)
         .with_interval(predicted.low, predicted.high)
         .with_prediction(expected)
 }

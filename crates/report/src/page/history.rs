@@ -5,7 +5,7 @@ use fullpipe_units::Time;
 
 use super::prelude::*;
 use super::runs::time_of;
-use crate::text::{direction_name, no_change, ratio_change};
+use crate::text::{no_change, ratio_change};
 
 /// Series that are drawn; each is of one path, load and direction.
 const MAX_SERIES: usize = 6;
@@ -18,36 +18,6 @@ const MAX_DAYS: usize = 120;
 
 /// Returns the article on a history.
 pub(super) fn history_article(report: &HistoryReport) -> Article {
-    let runs: usize = report.series.iter().map(|series| series.points.len()).sum();
-    let found: usize = report
-        .series
-        .iter()
-        .map(|series| series.changes.len())
-        .sum();
-    let is_shown = report
-        .series
-        .iter()
-        .any(|series| series.detectable.is_some());
-    let headline = match (runs, found) {
-        (0, _) => format!("No runs towards {} are kept", report.host),
-        (_, 0) if !is_shown => {
-            format!("{}: too few runs to show a change of the rate", report.host)
-        }
-        (_, 0) => format!(
-            "{}: no change of the rate in {}",
-            report.host,
-            count_noun(runs, "run")
-        ),
-        (_, 1) => format!(
-            "{}: the rate changed once in {}",
-            report.host,
-            count_noun(runs, "run")
-        ),
-        (_, many) => format!(
-            "{}: the rate changed {many} times in {runs} runs",
-            report.host
-        ),
-    };
     let first = report.series.first();
     let last_change = first
         .and_then(|series| series.changes.last())
@@ -57,7 +27,7 @@ pub(super) fn history_article(report: &HistoryReport) -> Article {
         (left_out > 0).then(|| format!("{left_out} more series, of fewer runs, are not shown."));
     Article {
         origin: format!("fullpipe history · {}", report.host),
-        headline,
+        headline: history_headline(report),
         sentences: last_change
             .or_else(|| no_change(first?))
             .into_iter()
@@ -73,6 +43,25 @@ pub(super) fn history_article(report: &HistoryReport) -> Article {
     }
 }
 
+/// Returns the finding of a history: the number of changes.
+fn history_headline(report: &HistoryReport) -> String {
+    let (host, series) = (&report.host, &report.series);
+    let runs: usize = series.iter().map(|one| one.points.len()).sum();
+    if runs == 0 {
+        return format!("No runs towards {host} are kept");
+    }
+    let found: usize = series.iter().map(|one| one.changes.len()).sum();
+    let is_shown = series.iter().any(|one| one.detectable.is_some());
+    let counted = count_noun(runs, "run");
+    let finding = match found {
+        0 if !is_shown => "too few runs to show a change of the rate".to_owned(),
+        0 => format!("no change of the rate in {counted}"),
+        1 => format!("the rate changed once in {counted}"),
+        many => format!("the rate changed {many} times in {counted}"),
+    };
+    format!("{host}: {finding}")
+}
+
 fn history_sections(series: &HistorySeries) -> Vec<PageSection> {
     let mut all = vec![rate_history_section(series)];
     all.extend(history_changes_section(&series.changes));
@@ -83,40 +72,35 @@ fn history_sections(series: &HistorySeries) -> Vec<PageSection> {
 /// Returns the rates of the runs by their time, with the level between changes, and the round trips
 /// below.
 fn rate_history_section(series: &HistorySeries) -> PageSection {
-    let name = format!(
-        "{}, {}: {}",
-        series.path_key,
-        direction_name(series.direction),
-        series.request_key
-    );
-    let mut rate = Panel::new("rate");
-    for (limit, hue) in limit_kind_hues(&series.points) {
-        let own = series
-            .points
-            .iter()
-            .filter(|point| point.valid && limit_kind(point) == limit);
-        let points = own.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-        rate = rate.with_series(PlotSeries::new(limit, Dots, hue, points).with_name_as_label());
-    }
-    let invalid = series.points.iter().filter(|point| !point.valid);
-    let invalid = invalid.filter_map(|point| Some((time_of(&point.started)?, point.rate)));
-    rate = rate.with_series(PlotSeries::new("not valid", Dots, Grey, invalid).with_name_as_label());
-    rate = rate.with_series(PlotSeries::new(
-        "median between changes",
-        Steps,
-        Grey,
-        median_levels(series),
-    ));
+    let (path, direction) = (&series.path_key, series.direction.name());
+    let name = format!("{path}, {direction}: {}", series.request_key);
     let loaded = rtt_points(series, |point| point.rtt_loaded);
     let idle = rtt_points(series, |point| point.rtt_idle);
     let delays = Panel::new("round trip")
-        .with_series(PlotSeries::new("under load", Dots, Plum, loaded).with_name_as_label())
-        .with_series(PlotSeries::new("idle", Dots, Grey, idle).with_name_as_label());
+        .with_labelled_points("under load", Dots, Plum, loaded)
+        .with_labelled_points("idle", Dots, Grey, idle);
     let plot = Plot::new("Rate and round-trip time by the time of the run")
-        .with_panel(rate)
+        .with_panel(rate_history_panel(series))
         .with_panel(delays);
     let method = "A dot a run, by what limited it; line: median between changes. Times are UTC.";
     PageSection::new(name, method, plot)
+}
+
+fn rate_history_panel(series: &HistorySeries) -> Panel {
+    let rates = |is_shown: &dyn Fn(&HistoryPoint) -> bool| -> Vec<_> {
+        let shown = series.points.iter().filter(|point| is_shown(point));
+        shown
+            .filter_map(|point| Some((time_of(&point.started)?, point.rate)))
+            .collect()
+    };
+    let mut panel = Panel::new("rate");
+    for (limit, hue) in limit_kind_hues(&series.points) {
+        let own = rates(&|point| point.valid && limit_kind(point) == limit);
+        panel = panel.with_labelled_points(limit, Dots, hue, own);
+    }
+    panel
+        .with_labelled_points("not valid", Dots, Grey, rates(&|point| !point.valid))
+        .with_points("median between changes", Steps, Grey, median_levels(series))
 }
 
 /// Returns the round trips of the valid runs by their time.
@@ -136,24 +120,11 @@ fn limit_kind(point: &HistoryPoint) -> &str {
 
 /// Returns the kinds of limits, the most frequent first, with a colour each; all from the fifth on
 /// are grey.
-fn limit_kind_hues(points: &[HistoryPoint]) -> Vec<(&str, Hue)> {
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for point in points.iter().filter(|point| point.valid) {
-        match counts
-            .iter_mut()
-            .find(|(limit, _)| *limit == limit_kind(point))
-        {
-            Some((_, count)) => *count += 1,
-            None => counts.push((limit_kind(point), 1)),
-        }
-    }
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+fn limit_kind_hues(points: &[HistoryPoint]) -> impl Iterator<Item = (&str, Hue)> {
+    let valid = points.iter().filter(|point| point.valid);
+    let kinds = count_each(valid.map(limit_kind)).into_iter();
     let hues = HUES.into_iter().chain(std::iter::repeat(Grey));
-    counts
-        .into_iter()
-        .map(|(limit, _)| limit)
-        .zip(hues)
-        .collect()
+    kinds.map(|(limit, _)| limit).zip(hues)
 }
 
 /// Returns the medians between changes, as a line in steps; nothing where no change was found.
@@ -188,7 +159,7 @@ fn history_changes_section(found: &[HistoryChange]) -> Option<PageSection> {
         ]
     });
     let title = format!("The last change: {} → {}", last.before, last.after);
-    let heads = ["from", "before", "after", "95 % interval", "in words"];
+    let heads = "from|before|after|95 % interval|in words";
     Some(PageSection::new(
         title,
         "Medians of the runs before and after.",
@@ -199,30 +170,29 @@ fn history_changes_section(found: &[HistoryChange]) -> Option<PageSection> {
 /// Returns the days as a table; `None` without any.
 fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
     let shown = &all[all.len().saturating_sub(MAX_DAYS)..];
-    let rows = shown.iter().map(|day| {
-        [
-            day.date.clone(),
-            day.runs.to_string(),
-            day.rate.to_string(),
-            if day.min == day.max {
-                String::new()
-            } else {
-                format!("{} to {}", day.min, day.max)
-            },
-            day.rtt_idle.map_text(round_trip),
-            day.limit.clone().unwrap_or_default(),
-        ]
-    });
     let title = match all.len() {
         0 => return None,
         1 => "One day".to_owned(),
         count if count > MAX_DAYS => format!("The last {MAX_DAYS} of {count} days"),
         count => format!("{count} days"),
     };
-    let heads = ["day (UTC)", "runs", "median", "range", "idle RTT", "limit"];
-    Some(PageSection::new(
-        title,
-        "Valid runs of each day.",
-        compact_table(heads, rows),
-    ))
+    let heads = "day (UTC)|runs|median|range|idle RTT|limit";
+    let table = compact_table(heads, shown.iter().map(day_cells));
+    Some(PageSection::new(title, "Valid runs of each day.", table))
+}
+
+fn day_cells(day: &HistoryDay) -> [String; 6] {
+    let range = if day.min == day.max {
+        String::new()
+    } else {
+        format!("{} to {}", day.min, day.max)
+    };
+    [
+        day.date.clone(),
+        day.runs.to_string(),
+        day.rate.to_string(),
+        range,
+        day.rtt_idle.map_text(round_trip),
+        day.limit.clone().unwrap_or_default(),
+    ]
 }

@@ -1,6 +1,6 @@
 //! Articles as one HTML file.
 
-use fullpipe_chart::{SCRIPT, STYLE, displayable_text, escape_html};
+use crate::chart::{SCRIPT, STYLE, displayable_text, escape_html};
 
 use super::{Article, PageSection, SectionView};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::RateChange;
+use crate::chart::RateChange;
 use fullpipe_record::{GridReport, LabReport, LabStep};
 
 use super::prelude::*;
@@ -23,13 +23,6 @@ pub(super) fn lab_article(reports: &[LabReport]) -> Article {
         .flat_map(|report| report.steps.iter().map(move |step| (report, step)))
         .collect();
     let passed = reports.iter().filter(|report| report.passed).count();
-    let headline = match (reports, passed) {
-        ([], _) => "No scenario was run".to_owned(),
-        ([one], 1) => format!("{}: passed", one.scenario),
-        ([one], _) => format!("{}: failed", one.scenario),
-        (all, passed) if passed == all.len() => format!("{passed} scenarios passed, none failed"),
-        (all, passed) => format!("{} of {} scenarios failed", all.len() - passed, all.len()),
-    };
     let mut all = vec![acceptance_section(&steps)];
     all.extend(accuracy_section(&steps));
     all.extend(next_to_source(&steps));
@@ -48,21 +41,28 @@ pub(super) fn lab_article(reports: &[LabReport]) -> Article {
     let (runs, invalid) = total_run_counts(reports);
     Article {
         origin: "fullpipe lab run".to_owned(),
-        headline,
+        headline: lab_headline(reports, passed),
         sentences: titles
             .take(MAX_SENTENCES)
             .chain(run_warnings(&steps))
             .collect(),
         facts: vec![
-            (
-                format!("{passed} of {}", reports.len()),
-                "scenarios passed".to_owned(),
-            ),
-            (steps.len().to_string(), "steps".to_owned()),
-            (runs.to_string(), format!("runs, {invalid} did not count")),
+            fact(format!("{passed} of {}", reports.len()), "scenarios passed"),
+            fact(steps.len(), "steps"),
+            fact(runs, format!("runs, {invalid} did not count")),
         ],
         sections: all,
         ..Article::default()
+    }
+}
+
+fn lab_headline(reports: &[LabReport], passed: usize) -> String {
+    match (reports, passed) {
+        ([], _) => "No scenario was run".to_owned(),
+        ([one], 1) => format!("{}: passed", one.scenario),
+        ([one], _) => format!("{}: failed", one.scenario),
+        (all, passed) if passed == all.len() => format!("{passed} scenarios passed, none failed"),
+        (all, passed) => format!("{} of {} scenarios failed", all.len() - passed, all.len()),
     }
 }
 
@@ -95,16 +95,7 @@ fn acceptance_section(steps: &[(&LabReport, &LabStep)]) -> PageSection {
         0 => "Every step with a bound met it".to_owned(),
         many => format!("{} missed a bound", count_noun(many, "step")),
     };
-    let heads = [
-        "scenario",
-        "step",
-        "predicted",
-        "published",
-        "measured",
-        "of predicted",
-        "bounds",
-        "missed",
-    ];
+    let heads = "scenario|step|predicted|published|measured|of predicted|bounds|missed";
     let rows = steps.iter().map(|(report, step)| step_cells(report, step));
     PageSection::new(
         title,
@@ -167,16 +158,10 @@ fn next_to_source(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
             continue;
         };
         differences.push((measured.relative_to(published) - 1.0).abs());
-        let row = ChartRow::new(
-            &format!("{} · {}", report.scenario, step.name),
-            &measured.to_string(),
-            Blue,
-        );
-        rows = rows.with_row(
-            row.with_detail(&format!("published {published}"))
-                .with_bar(measured)
-                .with_prediction(published),
-        );
+        let name = format!("{} · {}", report.scenario, step.name);
+        let row = ChartRow::from_bar(&name, measured, Blue)
+            .with_detail(&format!("published {published}"));
+        rows = rows.with_row(row.with_prediction(published));
     }
     let title = format!(
         "Half of the steps are within {:.0} % of the published rate",
@@ -225,10 +210,9 @@ fn step_rates_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
             continue;
         };
         let name = format!("{} · {}", report.scenario, step.name);
-        let row = ChartRow::new(&name, &middle.to_string(), Blue)
+        let row = ChartRow::from_dot(&name, middle, Blue)
             .with_detail(&count_noun(runs.len(), "run"))
-            .with_dots(runs)
-            .with_dot(middle);
+            .with_dots(runs);
         rows = rows.with_row(row.with_prediction(step.prediction.kernel_model));
     }
     Some(PageSection::new(
@@ -240,7 +224,9 @@ fn step_rates_section(steps: &[(&LabReport, &LabStep)]) -> Option<PageSection> {
 
 fn valid_rates(step: &LabStep) -> Vec<BitRate> {
     let counted = step.runs.iter().filter(|run| run.validity.is_valid());
-    counted.map(steady_or_mean_rate).collect()
+    counted
+        .map(|run| run.summary.steady_or_mean_rate())
+        .collect()
 }
 
 /// Returns the charts of the last run of a step that counts.
@@ -329,8 +315,8 @@ fn rate_comparison_plot(across: &str, up: &str, rates: Vec<(BitRate, BitRate)>) 
     let most = rates.iter().map(|(x, _)| *x).max().unwrap_or_default();
     let equal = [(BitRate::ZERO, BitRate::ZERO), (most, most)];
     let panel = Panel::new(up)
-        .with_series(PlotSeries::new("equal", Line, Grey, equal).with_name_as_label())
-        .with_series(PlotSeries::new(up, Dots, Blue, rates));
+        .with_labelled_points("equal", Line, Grey, equal)
+        .with_points(up, Dots, Blue, rates);
     Plot::new(&format!("{up} by {across} rate"))
         .with_axis_name(across)
         .with_panel(panel)

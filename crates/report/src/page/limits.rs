@@ -39,12 +39,9 @@ pub(super) fn held_back(
         (Limit::ReceiveWindow, of_window)
     };
     let panel = Panel::new("share of the time")
-        .with_series(
-            PlotSeries::new("path", Steps, Grey, limited_shares(sender, by_path))
-                .with_name_as_label(),
-        )
-        .with_series(PlotSeries::new("send buffer", Steps, Orange, buffer).with_name_as_label())
-        .with_series(PlotSeries::new("receive window", Steps, Green, window).with_name_as_label());
+        .with_labelled_points("path", Steps, Grey, limited_shares(sender, by_path))
+        .with_labelled_points("send buffer", Steps, Orange, buffer)
+        .with_labelled_points("receive window", Steps, Green, window);
     let behind = limit.filter(|limit| limit.kind != kind && limit.kind != Limit::Unknown);
     let behind =
         behind.map_text(|limit| format!(", behind the limit: {}", limit_phrase(limit.kind)));
@@ -92,24 +89,25 @@ pub(super) fn ceilings_over_time(
         return None;
     }
     let mut panel = Panel::new("rate")
-        .with_series(
-            PlotSeries::new("congestion window", Line, Green, congestion).with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("advertised window", Line, Orange, advertised).with_name_as_label(),
-        )
-        .with_series(PlotSeries::new("rate", Line, Blue, rate).with_name_as_label());
-    let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
-    let known = fixed
-        .iter()
-        .filter_map(|kind| Some((kind, *limit?.ceilings.get(kind)?)));
-    for (kind, ceiling) in known.filter(|(_, ceiling)| ceiling.as_f64() <= most_drawn) {
-        panel = panel.with_level(ceiling, &format!("{} {ceiling}", kind.name()));
+        .with_labelled_points("congestion window", Line, Green, congestion)
+        .with_labelled_points("advertised window", Line, Orange, advertised)
+        .with_labelled_points("rate", Line, Blue, rate);
+    for (kind, ceiling) in fixed_ceilings(limit) {
+        if ceiling.as_f64() <= most_drawn {
+            panel = panel.with_level(ceiling, &format!("{} {ceiling}", kind.name()));
+        }
     }
     let method = "Each window ÷ the smoothed round-trip time, all streams together, and the rate. Dotted: ceilings \
                   that do not change. What allows more than four times the fastest rate is not drawn.";
     let plot = Plot::new("Ceilings over time").with_panel(panel);
     Some(PageSection::new(title, method, plot))
+}
+
+/// Returns the ceilings that do not change with time.
+fn fixed_ceilings(limit: Option<&Verdict>) -> impl Iterator<Item = (Limit, BitRate)> {
+    let fixed = [Limit::SendBuffer, Limit::Capacity, Limit::Pacing];
+    let known = fixed.into_iter();
+    known.filter_map(move |kind| Some((kind, *limit?.ceilings.get(&kind)?)))
 }
 
 /// Returns the rates that a window allows: it ÷ the smoothed round-trip time.
@@ -148,50 +146,47 @@ fn allowed_by_windows(
 
 /// Returns the processor time of both ends over time; `None` where no end reported it.
 pub(super) fn processor_time_section(measured: &Measurement) -> Option<PageSection> {
-    let ends = [
-        &measured.sending_end().processors,
-        &measured.receiving_end().processors,
-    ];
-    let [sending, receiving] = ends.map(|samples| {
+    let ends = [measured.sending_end(), measured.receiving_end()].map(|end| &end.processors[..]);
+    let programs = ends.map(|samples| {
         over_time(samples, |before, now, passed| {
             Some(program_share(before, now, passed))
         })
     });
-    let title = match (sending.is_empty(), receiving.is_empty()) {
-        (true, true) => return None,
-        (false, true) => format!(
-            "The sender spends up to {:.0} % of a core",
-            max_percent(&sending)
-        ),
-        (true, false) => format!(
-            "The receiver spends up to {:.0} % of a core",
-            max_percent(&receiving)
-        ),
-        (false, false) => {
-            let [sender, receiver] = [&sending, &receiving].map(max_percent);
-            format!("The sender spends up to {sender:.0} % of a core, the receiver {receiver:.0} %")
-        }
-    };
-    let [sender, receiver] =
-        ends.map(|samples| over_time(samples, |before, now, _| busiest_core(before, now)));
-    let plot = Plot::new("Processor time over time")
-        .with_panel(processor_panel(
-            "sender, of one core",
-            Blue,
-            sending,
-            sender,
-        ))
-        .with_panel(processor_panel(
-            "receiver, of one core",
-            Orange,
-            receiving,
-            receiver,
-        ));
+    let title = processor_title(&programs)?;
+    let mut plot = Plot::new("Processor time over time");
+    let names = [
+        ("sender, of one core", Blue),
+        ("receiver, of one core", Orange),
+    ];
+    for ((samples, program), (name, hue)) in ends.into_iter().zip(programs).zip(names) {
+        let core = over_time(samples, |before, now, _| busiest_core(before, now));
+        plot = plot.with_panel(
+            Panel::new(name)
+                .with_labelled_points("program", Steps, hue, program)
+                .with_labelled_points("busiest core", Steps, Grey, core),
+        );
+    }
     Some(PageSection::new(
         title,
         "Processor time of the program of each end, and of the core that has least to spare.",
         plot,
     ))
+}
+
+/// Returns the most that the programs of the sender and of the receiver spend; `None` if neither is
+/// known.
+fn processor_title(programs: &[Vec<(Span, Ratio)>; 2]) -> Option<String> {
+    let [sender, receiver] = programs
+        .each_ref()
+        .map(|shares| (!shares.is_empty()).then(|| max_percent(shares)));
+    Some(match (sender, receiver) {
+        (None, None) => return None,
+        (Some(sender), None) => format!("The sender spends up to {sender:.0} % of a core"),
+        (None, Some(receiver)) => format!("The receiver spends up to {receiver:.0} % of a core"),
+        (Some(sender), Some(receiver)) => {
+            format!("The sender spends up to {sender:.0} % of a core, the receiver {receiver:.0} %")
+        }
+    })
 }
 
 /// Returns a share of the time between samples, by the end of each step.
@@ -219,18 +214,6 @@ fn program_share(before: &CpuSample, now: &CpuSample, passed: Span) -> Ratio {
     let [before, now] =
         [before, now].map(|sample| sample.user.as_secs_f64() + sample.system.as_secs_f64());
     Ratio::from_quotient((now - before).max(0.0), passed.as_secs_f64())
-}
-
-/// Returns the processor time of an end's program, and of the core with least to spare.
-fn processor_panel(
-    name: &str,
-    hue: Hue,
-    program: Vec<(Span, Ratio)>,
-    core: Vec<(Span, Ratio)>,
-) -> Panel {
-    Panel::new(name)
-        .with_series(PlotSeries::new("program", Steps, hue, program).with_name_as_label())
-        .with_series(PlotSeries::new("busiest core", Steps, Grey, core).with_name_as_label())
 }
 
 fn busiest_core(before: &CpuSample, now: &CpuSample) -> Option<Ratio> {

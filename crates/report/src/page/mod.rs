@@ -25,6 +25,9 @@ mod transfer;
 pub use difference::difference_text;
 pub use sweep::sweep_text;
 
+use std::cmp::Reverse;
+use std::fmt::Display;
+
 use fullpipe_record::{Content, Document};
 
 use prelude::*;
@@ -208,13 +211,13 @@ impl From<FigureTable> for SectionView {
     }
 }
 
-/// Returns a table with these heads, without the columns that are empty. A unit that all cells of a
-/// column have stands in its head.
+/// Returns a table with these heads, a `|` between two, without the columns that are empty. A unit
+/// that all cells of a column have stands in its head.
 pub(crate) fn compact_table<const N: usize>(
-    heads: [&str; N],
+    heads: &str,
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> FigureTable {
-    let mut heads = heads.map(str::to_owned);
+    let mut heads: Vec<String> = heads.split('|').map(str::to_owned).collect();
     let mut rows: Vec<[String; N]> = rows.into_iter().collect();
     for (column, head) in heads.iter_mut().enumerate() {
         let Some(unit) = common_unit(rows.iter().map(|row| row[column].as_str())) else {
@@ -238,9 +241,27 @@ fn used_cells(cells: &[String], used: &[usize]) -> Vec<String> {
     used.iter().map(|column| cells[*column].clone()).collect()
 }
 
+/// Returns a figure with what it is.
+pub(crate) fn fact(figure: impl Display, meaning: impl Into<String>) -> (String, String) {
+    (figure.to_string(), meaning.into())
+}
+
 /// Returns a figure as text, nothing of one that is not known.
 pub(crate) fn or_empty<T: ToString>(figure: Option<T>) -> String {
     figure.map_text(|figure| figure.to_string())
+}
+
+/// Returns the different ones of `items`, each with its number, the most frequent first.
+pub(crate) fn count_each<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<(T, u64)> {
+    let mut counts: Vec<(T, u64)> = Vec::new();
+    for item in items {
+        match counts.iter_mut().find(|(known, _)| *known == item) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((item, 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| Reverse(*count));
+    counts
 }
 
 /// Returns the largest share in percent, 0 without any.

@@ -46,12 +46,8 @@ fn programs_sections(report: &ProgramsReport) -> Vec<PageSection> {
 /// Returns the rates under one set of settings.
 fn batch_rates_section(batch: &ProgramBatch) -> PageSection {
     let title = format!("Rates by program: {}", batch.name);
-    let rows = batch
-        .rows
-        .iter()
-        .fold(RowChart::new(&title, ["program", "rate"]), |rows, row| {
-            rows.with_row(program_rate_row(row))
-        });
+    let rows = RowChart::new(&title, ["program", "rate"])
+        .with_rows(batch.rows.iter().map(program_rate_row));
     let fastest = batch
         .rows
         .iter()
@@ -99,18 +95,8 @@ fn program_runs_section(report: &ProgramsReport) -> PageSection {
             rows.extend(runs.map(|run| run_cells(&batch.name, &row.program, run)));
         }
     }
-    let heads = [
-        "settings",
-        "program",
-        "round",
-        "whole",
-        "steady",
-        "top second",
-        "start",
-        "round trip",
-        "CPU",
-        "limit or reason",
-    ];
+    let heads =
+        "settings|program|round|whole|steady|top second|start|round trip|CPU|limit or reason";
     let method = "Top second: the highest rate over a second. CPU: processor time of the sending and the receiving end.";
     PageSection::new("Every transfer", method, compact_table(heads, rows))
 }

@@ -32,86 +32,38 @@ pub(super) fn published_climb(report: &SweepReport) -> Option<(BitRate, BitRate)
     Some((CAPACITY.scale_by(CLIMBS / LINE), published_top(report)?))
 }
 
+/// Figures of that source.
+const OF_SLAC: [(&str, &str); 9] = [
+    ("top rate", "469 Mbit/s, 75 % of 622 Mbit/s"),
+    ("at", "90 × 1024 KB"),
+    (
+        "round trips grow",
+        "from about 320 Mbit/s on, 68 % of the top",
+    ),
+    (
+        "their growth goes with",
+        "very little with window, streams or their product",
+    ),
+    (
+        "spread of repeated runs",
+        "largest on the slope up to the knee, less with many streams",
+    ),
+    ("runs without congestion", "most, and many of the fast ones"),
+    (
+        "dips begin",
+        "at 60 × 256, 20 × 512, 10 × 1024 KB: 10 to 15 MB in flight; BDP 11.97 MB",
+    ),
+    ("processor time of the sender", "20 % at most, of 1133 MHz"),
+    ("runs", "10 s of load and 10 s of rest each, 76 min"),
+];
+
 /// Returns the figures of the source of a sweep's scenario next to those of the sweep; `None` of
 /// another path.
 pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
-    let answer = report
-        .answer
-        .as_ref()
-        .filter(|_| report.plan.target == SLAC)?;
-    let (fastest, best) = fastest_run(report)?;
-    let capacity = report.plan.predicted.iter().max();
-    let of_capacity = capacity
-        .map_text(|most| format!(", {} of the {most} predicted", rate_percent(best, *most)));
-    let rtt = report.rtt;
-    let climbs = rtt.and_then(|rtt| rtt.climbs_from).map_or_else(
-        || "at no rate".to_owned(),
-        |from| format!("from {from} on, {} of the top", rate_percent(from, best)),
-    );
-    let related = rtt.map_text(|rtt| {
-        let [rate, window] = [rtt.with_rate, rtt.with_window];
-        let [streams, product] = [rtt.with_streams, rtt.with_product];
-        format!("by rank: rate {rate:.2}, window {window:.2}, streams {streams:.2}, product {product:.2}")
-    });
-    let [slope, plateau] = median_spreads(report, best);
-    let widths = format!(
-        "on the slope {slope}, above {:.0} % of the best {plateau}",
-        SLOPE * 100.0
-    );
-    let cost = format!(
-        "{} in {:.0} min",
-        count_noun(report.runs.len(), "run"),
-        report.spent.time.as_secs_f64() / 60.0
-    );
-    let bdp = best.bytes_in(report.plan.rtt);
-    let begins = format!(
-        "the knee is {}, {} in flight; BDP {bdp}",
-        answer.knee.cell,
-        answer.knee.cell.flight_capacity()
-    );
-    let rows = [
-        [
-            "top rate",
-            "469 Mbit/s, 75 % of 622 Mbit/s",
-            &format!("{best}{of_capacity}"),
-        ],
-        ["at", "90 × 1024 KB", &fastest.cell.to_string()],
-        [
-            "round trips grow",
-            "from about 320 Mbit/s on, 68 % of the top",
-            &climbs,
-        ],
-        [
-            "their growth goes with",
-            "very little with window, streams or their product",
-            &related,
-        ],
-        [
-            "spread of repeated runs",
-            "largest on the slope up to the knee, less with many streams",
-            &widths,
-        ],
-        [
-            "runs without congestion",
-            "most, and many of the fast ones",
-            &retransmission_free_runs(report, best),
-        ],
-        [
-            "dips begin",
-            "at 60 × 256, 20 × 512, 10 × 1024 KB: 10 to 15 MB in flight; BDP 11.97 MB",
-            &begins,
-        ],
-        [
-            "processor time of the sender",
-            "20 % at most, of 1133 MHz",
-            &processor_time(report),
-        ],
-        ["runs", "10 s of load and 10 s of rest each, 76 min", &cost],
-    ];
-    let table = compact_table(
-        ["", "SLAC to Manchester, 2002", "this sweep"],
-        rows.into_iter().map(|row| row.map(str::to_owned)),
-    );
+    let figures = sweep_figures(report).filter(|_| report.plan.target == SLAC)?;
+    let rows = OF_SLAC.into_iter().zip(figures);
+    let rows = rows.map(|((what, source), own)| [what.to_owned(), source.to_owned(), own]);
+    let table = compact_table("|SLAC to Manchester, 2002|this sweep", rows);
     let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so \
                   that shares can be compared, and rates cannot.";
     Some(PageSection::new(
@@ -119,6 +71,49 @@ pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
         method,
         table,
     ))
+}
+
+/// Returns the figures of a sweep in the order of [`OF_SLAC`]; `None` without an answer.
+fn sweep_figures(report: &SweepReport) -> Option<[String; 9]> {
+    let knee = report.answer.as_ref()?.knee.cell;
+    let (fastest, best) = fastest_run(report)?;
+    let capacity = report.plan.predicted.iter().max();
+    let of_capacity = capacity
+        .map_text(|most| format!(", {} of the {most} predicted", rate_percent(best, *most)));
+    let [slope, plateau] = median_spreads(report, best);
+    let runs = count_noun(report.runs.len(), "run");
+    let (least, minutes) = (SLOPE * 100.0, report.spent.time.as_secs_f64() / 60.0);
+    Some([
+        format!("{best}{of_capacity}"),
+        fastest.cell.to_string(),
+        rtt_climb(report, best),
+        rtt_correlations(report),
+        format!("on the slope {slope}, above {least:.0} % of the best {plateau}"),
+        retransmission_free_runs(report, best),
+        format!(
+            "the knee is {knee}, {} in flight; BDP {}",
+            knee.flight_capacity(),
+            best.bytes_in(report.plan.rtt)
+        ),
+        processor_time(report),
+        format!("{runs} in {minutes:.0} min"),
+    ])
+}
+
+fn rtt_climb(report: &SweepReport, best: BitRate) -> String {
+    report.rtt.and_then(|rtt| rtt.climbs_from).map_or_else(
+        || "at no rate".to_owned(),
+        |from| format!("from {from} on, {} of the top", rate_percent(from, best)),
+    )
+}
+
+fn rtt_correlations(report: &SweepReport) -> String {
+    report.rtt.map_text(|rtt| {
+        format!(
+            "by rank: rate {:.2}, window {:.2}, streams {:.2}, product {:.2}",
+            rtt.with_rate, rtt.with_window, rtt.with_streams, rtt.with_product
+        )
+    })
 }
 
 fn processor_time(report: &SweepReport) -> String {
@@ -219,25 +214,32 @@ pub(super) fn of_scenario(report: &LabReport) -> Option<PageSection> {
     let heads = columns
         .iter()
         .flat_map(|column| [format!("{column}, source"), format!("{column}, here")]);
-    let rows = lines.map(|mut row| {
-        let (program, streams) = (row.next(), row.next().unwrap_or_default());
-        let cells = columns.iter().zip(row).flat_map(|(column, published)| {
-            [
-                published.to_owned(),
-                measured_step_rate(report, column, streams),
-            ]
-        });
-        program
-            .map(str::to_owned)
-            .into_iter()
-            .chain(cells)
-            .collect()
-    });
     let table = FigureTable {
         heads: ["program".to_owned()].into_iter().chain(heads).collect(),
-        rows: rows.collect(),
+        rows: lines
+            .map(|row| scenario_row(report, &columns, row))
+            .collect(),
     };
     Some(PageSection::new(source.title, source.method, table))
+}
+
+/// Returns what the source has for a program and its streams, each figure next to that of the
+/// report.
+fn scenario_row<'a>(
+    report: &LabReport,
+    columns: &[&str],
+    mut row: impl Iterator<Item = &'a str>,
+) -> Vec<String> {
+    let (program, streams) = (row.next(), row.next().unwrap_or_default());
+    let cells = columns.iter().zip(row).flat_map(|(column, published)| {
+        let measured = measured_step_rate(report, column, streams);
+        [published.to_owned(), measured]
+    });
+    program
+        .map(str::to_owned)
+        .into_iter()
+        .chain(cells)
+        .collect()
 }
 
 /// Scenario that rebuilds the measurements of programs of the same source.
@@ -308,17 +310,9 @@ pub(super) fn of_programs(report: &ProgramsReport) -> Option<PageSection> {
     if report.scenario.as_deref() != Some(PROGRAMS_OF_ORACLE) {
         return None;
     }
-    let heads = [
-        "settings",
-        "program",
-        "source",
-        "whole",
-        "steady",
-        "limit",
-        "what explains the difference",
-    ];
+    let heads = "settings|program|source|whole|steady|limit|what explains the difference";
     let table = FigureTable {
-        heads: heads.map(str::to_owned).to_vec(),
+        heads: heads.split('|').map(str::to_owned).collect(),
         rows: OF_PROGRAMS
             .lines()
             .filter_map(|line| published_row(report, line))

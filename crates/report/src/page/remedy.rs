@@ -22,7 +22,7 @@ pub(super) fn remedies_section(remedies: &[Remedy]) -> Option<PageSection> {
             remedy.commands.apply.join("; "),
         ]
     });
-    let table = compact_table(["remedy", "predicted", "why", "commands"], rows);
+    let table = compact_table("remedy|predicted|why|commands", rows);
     Some(PageSection::new(title, "Best first.", table))
 }
 
@@ -32,15 +32,14 @@ fn command_time(remedy: &Remedy) -> String {
 
 /// Returns the rate with a remedy, next to the one before and the prediction.
 pub(super) fn trial_section(trial: &Trial) -> PageSection {
-    let mut with =
-        ChartRow::new(&trial.remedy, &trial.measured.to_string(), Green).with_bar(trial.measured);
+    let mut with = ChartRow::from_bar(&trial.remedy, trial.measured, Green);
     if let Some(forecast) = trial.predicted {
         with = with
             .with_prediction(forecast.bits_per_second)
             .with_interval(forecast.low, forecast.high);
     }
     let rows = RowChart::new("Rate before and with the remedy", ["", "rate"])
-        .with_row(ChartRow::new("before", &trial.before.to_string(), Grey).with_bar(trial.before))
+        .with_row(ChartRow::from_bar("before", trial.before, Grey))
         .with_row(with);
     let title = format!(
         "{} brings {} → {}",
@@ -61,7 +60,7 @@ pub(super) fn effect_section(
 ) -> PageSection {
     let (mut rates, mut delays) = (Panel::new("rate"), Panel::new("round trip"));
     for (name, measured, hue) in [("before", before, Orange), ("with it", after, Blue)] {
-        let rate = format!("{name} {}", steady_or_mean_rate(measured));
+        let rate = format!("{name} {}", measured.summary.steady_or_mean_rate());
         let course = arrival_rates(measured);
         let line = PlotSeries::new(name, Line, hue, course);
         rates = rates.with_series(line.with_label(&rate));
@@ -75,7 +74,7 @@ pub(super) fn effect_section(
     let plot = Plot::new("Rate and round-trip time before the remedy and with it")
         .with_panel(rates)
         .with_panel(delays);
-    let rate = steady_or_mean_rate(after);
+    let rate = after.summary.steady_or_mean_rate();
     PageSection::new(
         format!("{remedy} brings {rate}{}", delay_clause(before, after)),
         "Payload that arrived, and round trips, on one axis of time.",

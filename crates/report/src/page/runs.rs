@@ -45,7 +45,7 @@ impl<'r> RunSummary<'r> {
             name,
             host: &measured.peer.host,
             started: &measured.started,
-            rate: steady_or_mean_rate(measured),
+            rate: measured.summary.steady_or_mean_rate(),
             loaded_rtt: measured.rtt.loaded.map(|rtt| rtt.median),
             retransmits: measured.summary.retransmits,
             limit: measured
@@ -172,8 +172,7 @@ fn comparison_sections(runs: &[RunSummary<'_>]) -> Vec<PageSection> {
 fn rates_over_time_section(runs: &[Named<'_>]) -> PageSection {
     let (mut rate_panel, mut delay) = (Panel::new("rate"), Panel::new("round trip"));
     for ((name, run), hue) in runs.iter().zip(HUES) {
-        rate_panel = rate_panel
-            .with_series(PlotSeries::new(name, Line, hue, arrival_rates(run)).with_name_as_label());
+        rate_panel = rate_panel.with_labelled_points(name, Line, hue, arrival_rates(run));
         let loaded = run.rtt.loaded.map_text(|rtt| round_trip(rtt.median));
         delay = delay.with_series(round_trips(run, hue).with_name(name).with_label(&loaded));
     }
@@ -212,15 +211,13 @@ fn rates_by_date_section(runs: &[RunSummary<'_>]) -> Option<PageSection> {
         .iter()
         .filter_map(|(at, run)| Some((*at, run.loaded_rtt?)));
     let plot = Plot::new("Rate and round-trip time by the time of the measurement")
-        .with_panel(Panel::new("rate").with_series(PlotSeries::new("rate", Dots, Blue, points)))
-        .with_panel(
-            Panel::new("round trip under load").with_series(PlotSeries::new(
-                "round trip",
-                Dots,
-                Plum,
-                delays,
-            )),
-        );
+        .with_panel(Panel::new("rate").with_points("rate", Dots, Blue, points))
+        .with_panel(Panel::new("round trip under load").with_points(
+            "round trip",
+            Dots,
+            Plum,
+            delays,
+        ));
     Some(PageSection::new(
         "Rate and round trip by the time of the measurement",
         "A dot a measurement; times are UTC.",
@@ -250,10 +247,9 @@ fn rates_by_host_section(runs: &[RunSummary<'_>]) -> PageSection {
             format!("{least} to {most}, {runs}")
         };
         rows = rows.with_row(
-            ChartRow::new(host, &middle.to_string(), Blue)
+            ChartRow::from_dot(host, middle, Blue)
                 .with_detail(&detail)
-                .with_dots(own)
-                .with_dot(middle),
+                .with_dots(own),
         );
     }
     PageSection::new(
@@ -265,19 +261,11 @@ fn rates_by_host_section(runs: &[RunSummary<'_>]) -> PageSection {
 
 /// Returns the number of runs by limit.
 fn runs_by_limit_section(runs: &[RunSummary<'_>]) -> PageSection {
-    let mut counts: Vec<(Limit, u64)> = Vec::new();
-    for run in runs {
-        match counts.iter_mut().find(|(limit, _)| *limit == run.limit) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((run.limit, 1)),
-        }
-    }
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut rows = RowChart::new("Measurements by limit", ["limit", "measurements"]);
-    for (limit, count) in &counts {
-        rows =
-            rows.with_row(ChartRow::new(limit.name(), &count.to_string(), Grey).with_bar(*count));
-    }
+    let counts = count_each(runs.iter().map(|run| run.limit));
+    let bars = counts
+        .iter()
+        .map(|(limit, count)| ChartRow::from_bar(limit.name(), *count, Grey));
+    let rows = RowChart::new("Measurements by limit", ["limit", "measurements"]).with_rows(bars);
     let (most, count) = counts.first().copied().unwrap_or((Limit::Unknown, 0));
     let title = format!(
         "{count} of {} are limited by {}",
@@ -320,16 +308,7 @@ fn processors_by_streams_section(runs: &[RunSummary<'_>]) -> Option<PageSection>
 }
 
 fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
-    let heads = [
-        "",
-        "from (UTC)",
-        "host",
-        "rate",
-        "RTT",
-        "retransmitted",
-        "streams",
-        "limit",
-    ];
+    let heads = "|from (UTC)|host|rate|RTT|retransmitted|streams|limit";
     let title = if runs.len() > MAX_ROWS {
         format!("The first {MAX_ROWS} runs")
     } else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fullpipe_chart::HeatTile;
+use crate::chart::HeatTile;
 use fullpipe_record::{Buffer, SimulatedTransfer, WhatIfReport};
 
 use super::prelude::*;
@@ -39,19 +39,19 @@ pub(super) fn simulations_article(transfers: &[SimulatedTransfer]) -> Article {
     warnings.dedup();
     let mut facts: Vec<(String, String)> = Vec::new();
     facts.extend(knee.map(|knee| {
-        (
+        fact(
             format!("{} × {}", knee.1, knee.0),
-            "least streams × window with 95 % of the best".to_owned(),
+            "least streams × window with 95 % of the best",
         )
     }));
     facts.extend(
         best.and_then(|best| best.loaded_rtt)
-            .map(|rtt| (round_trip(rtt), "round trip of the best".to_owned())),
+            .map(|rtt| fact(round_trip(rtt), "round trip of the best")),
     );
     facts.extend(best.map(|best| {
-        (
-            best.retransmits.median.get().to_string(),
-            "segments retransmitted by the best".to_owned(),
+        fact(
+            best.retransmits.median.get(),
+            "segments retransmitted by the best",
         )
     }));
     Article {
@@ -138,14 +138,8 @@ fn simulated_rates_section(transfers: &[SimulatedTransfer], names: &[String]) ->
         let delay = transfer
             .loaded_rtt
             .map_text(|rtt| format!("RTT {}, ", round_trip(rtt)));
-        let rate = transfer.rate;
-        let row = ChartRow::new(name, &rate.median.to_string(), Blue).with_bar(rate.median);
-        let row = row.with_detail(&format!("{delay}limited by {}", simulated_limit(transfer)));
-        rows = rows.with_row(if transfer.seeds > 1 {
-            row.with_interval(rate.low, rate.high)
-        } else {
-            row
-        });
+        let detail = format!("{delay}limited by {}", simulated_limit(transfer));
+        rows = rows.with_row(simulated_row(name, transfer, &detail));
     }
     let seeds = transfers
         .iter()
@@ -175,13 +169,11 @@ fn rtt_detail(rtt: Option<Span>) -> String {
     rtt.map_text(|rtt| format!("RTT {}", round_trip(rtt)))
 }
 
-fn simulated_row(name: &str, transfer: &SimulatedTransfer) -> ChartRow {
-    let rate = transfer.rate.median;
-    let row = ChartRow::new(name, &rate.to_string(), Blue)
-        .with_detail(&rtt_detail(transfer.loaded_rtt))
-        .with_bar(rate);
+fn simulated_row(name: &str, transfer: &SimulatedTransfer, detail: &str) -> ChartRow {
+    let rate = &transfer.rate;
+    let row = ChartRow::from_bar(name, rate.median, Blue).with_detail(detail);
     if transfer.seeds > 1 {
-        row.with_interval(transfer.rate.low, transfer.rate.high)
+        row.with_interval(rate.low, rate.high)
     } else {
         row
     }
@@ -206,16 +198,19 @@ fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
     let measured = report.measured.rate;
     let mut rows = RowChart::new("Measured and simulated rates", ["transfer", "rate"]);
     rows = rows.with_row(
-        ChartRow::new("measured", &measured.to_string(), Orange)
-            .with_detail(&rtt_detail(report.measured.loaded_rtt))
-            .with_bar(measured),
+        ChartRow::from_bar("measured", measured, Orange)
+            .with_detail(&rtt_detail(report.measured.loaded_rtt)),
     );
     for (index, transfer) in report.simulations.iter().enumerate() {
         let name = match index {
             0 => "simulated, as it was",
             _ => transfer.name.as_deref().unwrap_or_default(),
         };
-        rows = rows.with_row(simulated_row(name, transfer));
+        rows = rows.with_row(simulated_row(
+            name,
+            transfer,
+            &rtt_detail(transfer.loaded_rtt),
+        ));
     }
     let title = match report.simulations.first() {
         Some(again) if again.rate.median > BitRate::ZERO => {
@@ -230,7 +225,7 @@ fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
             .inferred
             .iter()
             .map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()]);
-        let table = compact_table(["key", "value", "why"], rows);
+        let table = compact_table("key|value|why", rows);
         sections.push(PageSection::new(
             "Not in the record, but inferred or assumed",
             "",

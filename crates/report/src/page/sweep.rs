@@ -17,22 +17,6 @@ use crate::text::{
 /// Returns the article on a sweep.
 pub(super) fn sweep_article(report: &SweepReport) -> Article {
     let answer = report.answer.as_ref();
-    let headline = match answer {
-        Some(answer) if answer.sure || report.plan.order.is_some() => {
-            format!("{} is enough: {}", answer.knee.cell, answer.knee.rate)
-        }
-        Some(answer) if ended_early(report) => {
-            format!(
-                "{} is the best by the runs that count: {}",
-                answer.knee.cell, answer.knee.rate
-            )
-        }
-        Some(answer) => format!(
-            "{} is the best within the budget: {}",
-            answer.knee.cell, answer.knee.rate
-        ),
-        None => "Too few runs for an answer".to_owned(),
-    };
     let sections = [
         Some(rate_map_section(report)),
         published::of_sweep(report),
@@ -57,7 +41,7 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
             report.plan.target,
             count_noun(report.runs.len(), "run")
         ),
-        headline,
+        headline: sweep_headline(report),
         sentences: sweep_sentences(report),
         facts: answer.map_or_else(Vec::new, |answer| sweep_facts(answer, report)),
         sections: sections
@@ -66,6 +50,25 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
             .chain([sweep_runs_section(&report.runs)])
             .collect(),
         ..Article::default()
+    }
+}
+
+fn sweep_headline(report: &SweepReport) -> String {
+    match &report.answer {
+        Some(answer) if answer.sure || report.plan.order.is_some() => {
+            format!("{} is enough: {}", answer.knee.cell, answer.knee.rate)
+        }
+        Some(answer) if ended_early(report) => {
+            format!(
+                "{} is the best by the runs that count: {}",
+                answer.knee.cell, answer.knee.rate
+            )
+        }
+        Some(answer) => format!(
+            "{} is the best within the budget: {}",
+            answer.knee.cell, answer.knee.rate
+        ),
+        None => "Too few runs for an answer".to_owned(),
     }
 }
 
@@ -87,30 +90,21 @@ pub fn sweep_text(report: &SweepReport) -> String {
 }
 
 fn sweep_facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, String)> {
-    let added = added_rtt(report, &answer.knee).map(|added| {
-        (
-            added_time(added),
-            "round trip that the knee adds".to_owned(),
-        )
-    });
-    let share = Ratio::from_quotient(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
+    let fastest =
+        fastest_run(report).map(|(run, rate)| fact(rate, format!("the fastest run, {}", run.cell)));
+    let added = added_rtt(report, &answer.knee)
+        .map(|added| fact(added_time(added), "round trip that the knee adds"));
     let spent = if report.plan.order.is_some() {
-        (
-            report.spent.bytes.to_string(),
-            format!("moved in {}", count_noun(report.runs.len(), "run")),
-        )
+        let runs = count_noun(report.runs.len(), "run");
+        fact(report.spent.bytes, format!("moved in {runs}"))
     } else {
-        (
+        let share = Ratio::from_quotient(report.spent.bytes.as_f64(), report.grid.bytes.as_f64());
+        fact(
             format!("{:.0} %", share.as_percent()),
-            "of the bytes of the whole grid".to_owned(),
+            "of the bytes of the whole grid",
         )
     };
-    let fastest = fastest_run(report)
-        .map(|(run, rate)| (rate.to_string(), format!("the fastest run, {}", run.cell)));
-    [fastest, added, Some(spent)]
-        .into_iter()
-        .flatten()
-        .collect()
+    fastest.into_iter().chain(added).chain([spent]).collect()
 }
 
 fn rate_map_section(report: &SweepReport) -> PageSection {
@@ -138,27 +132,13 @@ fn round_trips(report: &SweepReport) -> PageSection {
     let of_kernel = counted_runs(report)
         .filter_map(|(run, rate)| Some((rate, run.load.as_ref()?.smoothed_rtt?)));
     let panel = Panel::new("round trip under load")
-        .with_series(PlotSeries::new(
-            "smoothed by the sender's kernel",
-            Dots,
-            Grey,
-            of_kernel,
-        ))
-        .with_series(PlotSeries::new("nothing retransmitted", Dots, Blue, clean))
-        .with_series(PlotSeries::new(
-            "segments retransmitted",
-            Dots,
-            Orange,
-            lossy,
-        ))
+        .with_points("smoothed by the sender's kernel", Dots, Grey, of_kernel)
+        .with_points("nothing retransmitted", Dots, Blue, clean)
+        .with_points("segments retransmitted", Dots, Orange, lossy)
         .with_level(report.plan.rtt, "idle");
     let again = counted_runs(report).filter_map(|(run, rate)| Some((rate, run.retransmits?.get())));
-    let again = Panel::new("segments retransmitted").with_series(PlotSeries::new(
-        "retransmitted",
-        Dots,
-        Orange,
-        again,
-    ));
+    let again =
+        Panel::new("segments retransmitted").with_points("retransmitted", Dots, Orange, again);
     let title = match report.rtt.and_then(|rtt| rtt.climbs_from) {
         Some(from) => format!("Round trips are longer from {from} on"),
         None => "Round trips by rate".to_owned(),
@@ -176,7 +156,7 @@ fn round_trips(report: &SweepReport) -> PageSection {
 }
 
 fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
-    let heads = ["", "streams × window", "rate", "95 % interval", "RTT"];
+    let heads = "|streams × window|rate|95 % interval|RTT";
     let table = compact_table(
         heads,
         named_settings(answer)
@@ -192,11 +172,7 @@ fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
                 ]
             }),
     );
-    PageSection {
-        title: "The setting, and others that do".to_owned(),
-        method: String::new(),
-        view: super::SectionView::Table(table),
-    }
+    PageSection::new("The setting, and others that do", "", table)
 }
 
 fn costs_section(report: &SweepReport) -> PageSection {
@@ -214,21 +190,12 @@ fn costs_section(report: &SweepReport) -> PageSection {
         let time = seconds_or_minutes(cost.time);
         [name.to_owned(), cost.bytes.to_string(), time]
     });
-    let table = compact_table(["", "bytes", "time"], rows);
+    let table = compact_table("|bytes|time", rows);
     PageSection::new("What it cost", "", table)
 }
 
 fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
-    let heads = [
-        "run",
-        "streams × window",
-        "rate",
-        "idle RTT",
-        "RTT",
-        "retransmitted",
-        "sent",
-        "does not count",
-    ];
+    let heads = "run|streams × window|rate|idle RTT|RTT|retransmitted|sent|does not count";
     let table = compact_table(
         heads,
         runs.iter()
@@ -246,11 +213,7 @@ fn sweep_runs_section(runs: &[SweepRun]) -> PageSection {
                 ]
             }),
     );
-    PageSection {
-        title: "The runs".to_owned(),
-        method: "In their order.".to_owned(),
-        view: super::SectionView::Table(table),
-    }
+    PageSection::new("The runs", "In their order.", table)
 }
 
 fn added_time(added: Span) -> String {

@@ -2,18 +2,19 @@
 
 use fullpipe_record::{
     Diagnosis, DiagnosisReport, Evidence, Prediction, RampReport, RttStats, Sample, TimeAccount,
-    TransferTimeShare, Verdict,
+    Verdict,
 };
 
 use super::course::{
     LevelChange, SampleSnapshot, arrival_rates, by_bytes, bytes_over_time, level_changes,
-    level_note, level_series, mean_so_far, of_end, round_trips, sample_snapshots, sent_again,
-    smoothed_rtt_series,
+    level_note, level_series, mean_so_far, of_end, round_trips, rtt_distributions,
+    sample_snapshots, smoothed_rtt_series, transfer_plot,
 };
 use super::limits::{ceilings_over_time, held_back, processor_time_section};
 use super::prelude::*;
 use super::remedy::{effect_section, remedies_section, trial_section};
-use crate::text::{UseOfTime, confidence_percent, limit_name, main_use, uses_of_time};
+use crate::chart::join_figures;
+use crate::text::{confidence_percent, limit_name, main_use, uses_of_time};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.
 const GROWTH: f64 = 1.1;
@@ -23,7 +24,7 @@ pub(super) fn transfer_article(measured: &Measurement) -> Article {
     let limit = measured.limit.as_ref();
     Article {
         origin: transfer_origin(measured),
-        headline: transfer_headline(steady_or_mean_rate(measured), limit),
+        headline: transfer_headline(measured.summary.steady_or_mean_rate(), limit),
         sentences: limit
             .map(|verdict| verdict.sentence.clone())
             .into_iter()
@@ -77,18 +78,17 @@ pub(super) fn diagnosis_article(
 
 /// Returns the account of the time that was watched.
 fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
-    let rows = RowChart::new("Where the time went", ["use", "time"]);
-    let rows = uses_of_time(account)
+    let bars = uses_of_time(account)
         .into_iter()
-        .map(|(name, time, figures): UseOfTime| {
+        .map(|(name, time, figures)| {
             let figure = if figures.is_empty() {
                 seconds(time)
             } else {
                 format!("{}: {figures}", seconds(time))
             };
             ChartRow::new(name, &figure, Blue).with_bar(time)
-        })
-        .fold(rows, RowChart::with_row);
+        });
+    let rows = RowChart::new("Where the time went", ["use", "time"]).with_rows(bars);
     let method = "Each moment is booked once: data under way before requests, and those before waiting for the other \
                   program. Only the first gets shorter with the rate.";
     PageSection::new(main_use(account, is_command), method, rows)
@@ -97,14 +97,12 @@ fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
 /// Returns the account of the time of a transfer; `None` where it was not booked.
 pub(super) fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
     let longest = verdict.where_time_went.first()?;
-    let rows = RowChart::new("Where the time of the transfer went", ["use", "time"]);
-    let rows = verdict
+    let bars = verdict
         .where_time_went
         .iter()
-        .map(|one: &TransferTimeShare| {
-            ChartRow::new(one.used_for.text(), &seconds(one.time), Blue).with_bar(one.time)
-        })
-        .fold(rows, RowChart::with_row);
+        .map(|one| ChartRow::new(one.used_for.text(), &seconds(one.time), Blue).with_bar(one.time));
+    let rows =
+        RowChart::new("Where the time of the transfer went", ["use", "time"]).with_rows(bars);
     let title = format!("Most of the transfer's time: {}", longest.used_for.text());
     let method = "Each moment between two samples is booked once, by what held the data back then; the mean of all \
                   streams.";
@@ -132,7 +130,7 @@ fn watched_article(diagnosis: &Diagnosis) -> Article {
         headline: transfer_headline(rate, Some(&diagnosis.verdict)),
         sentences: vec![diagnosis.verdict.sentence.clone()],
         facts: transfer
-            .map(|seen| vec![(seen.bytes.to_string(), "moved while watched".to_owned())])
+            .map(|seen| vec![fact(seen.bytes, "moved while watched")])
             .unwrap_or_default(),
         sections,
         ..Article::default()
@@ -194,30 +192,25 @@ pub(super) fn measurement_faults(measured: &Measurement) -> impl Iterator<Item =
 }
 
 fn transfer_facts(measured: &Measurement) -> Vec<(String, String)> {
-    let part = if measured.summary.steady.is_some() {
-        "steady part"
-    } else {
-        "mean"
-    };
-    let mut facts = vec![(
-        steady_or_mean_rate(measured).to_string(),
+    let summary = &measured.summary;
+    let part = summary.steady.map_or("mean", |_| "steady part");
+    let mut facts = vec![fact(
+        summary.steady_or_mean_rate(),
         format!("payload that arrived, {part}"),
     )];
     facts.extend(
-        rtt_inflation(measured)
-            .map(|growth| (growth, "round trip, idle and under load".to_owned())),
+        rtt_inflation(measured).map(|growth| fact(growth, "round trip, idle and under load")),
     );
-    if let Some(count) = measured.summary.retransmits {
-        facts.push((count.get().to_string(), "segments retransmitted".to_owned()));
-    } else if let Some(seen) = measured.summary.datagrams {
-        facts.push((
-            seen.lost.to_string(),
+    if let Some(count) = summary.retransmits {
+        facts.push(fact(count.get(), "segments retransmitted"));
+    } else if let Some(seen) = summary.datagrams {
+        facts.push(fact(
+            seen.lost,
             format!("datagrams lost, {} arrived", seen.received),
         ));
     }
-    let summary = &measured.summary;
-    facts.push((
-        summary.received.to_string(),
+    facts.push(fact(
+        summary.received,
         format!("arrived in {:.1} s", summary.duration.as_secs_f64()),
     ));
     facts
@@ -235,10 +228,7 @@ fn rtt_inflation(measured: &Measurement) -> Option<String> {
 
 /// Returns two figures with an arrow, their unit once if it is the same: `100 → 178 ms`.
 pub(super) fn from_to(from: &str, to: &str) -> String {
-    match (from.split_once(' '), to.split_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} → {to}"),
-        _ => format!("{from} → {to}"),
-    }
+    join_figures(from, "→", to)
 }
 
 /// Returns the sections on one measurement.
@@ -252,7 +242,9 @@ pub(super) fn transfer_sections(
     sections.extend(flight_section(&sender, limit, predicted_bdp(predicted)));
     sections.extend(held_back(&sender, limit));
     sections.extend(ceilings_over_time(measured, limit));
-    sections.extend(limit.and_then(|limit| ceilings_section(limit, steady_or_mean_rate(measured))));
+    sections.extend(
+        limit.and_then(|limit| ceilings_section(limit, measured.summary.steady_or_mean_rate())),
+    );
     sections.extend(limit.and_then(transfer_time));
     sections.extend(echo_rtt_section(measured));
     sections.extend(stream_rates_section(measured));
@@ -266,49 +258,23 @@ fn predicted_bdp(predicted: Option<&Prediction>) -> Option<ByteCount> {
 
 /// Returns the rate and the round-trip time over time.
 fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSection {
-    let mut rate_panel = Panel::new("rate");
     let steady = measured.summary.steady;
-    let label = steady.map_text(|steady| format!("steady {}", steady.rate));
     let course = arrival_rates(measured);
     let ramp = steady.map_or(Span::ZERO, |steady| steady.ramp);
     let changes = level_changes(&course, ramp);
     let end = course.last().map_or(ramp, |(at, _)| *at);
-    let mean = mean_so_far(&course);
-    rate_panel = rate_panel
-        .with_series(PlotSeries::new("mean so far", Line, Grey, mean).with_name_as_label())
+    let label = steady.map_text(|steady| format!("steady {}", steady.rate));
+    let mut rate_panel = Panel::new("rate")
+        .with_labelled_points("mean so far", Line, Grey, mean_so_far(&course))
         .with_series(PlotSeries::new("rate", Line, Blue, course).with_label(&label))
         .with_series(level_series(&changes, ramp, end));
-    if let Some(prediction) = predicted {
-        rate_panel = rate_panel.with_level(
-            prediction.kernel_model,
-            &format!("predicted {}", prediction.kernel_model),
-        );
+    if let Some(Prediction { kernel_model, .. }) = predicted {
+        rate_panel = rate_panel.with_level(*kernel_model, &format!("predicted {kernel_model}"));
     }
-    let loaded = measured
-        .rtt
-        .loaded
-        .map_text(|rtt| format!("median {}", round_trip(rtt.median)));
-    let mut delay =
-        Panel::new("round trip").with_series(round_trips(measured, Plum).with_label(&loaded));
-    if let Some(idle) = measured.rtt.idle {
-        delay = delay.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
-    }
-    let again = sent_again(&of_end(measured, measured.sending_end()));
-    let again = PlotSeries::from_ranges(
-        "retransmitted",
-        Orange,
-        again.into_iter().map(|(at, segments)| (at, 0, segments)),
-    );
-    let mut plot = Plot::new("Rate and round-trip time over time")
-        .with_panel(rate_panel)
-        .with_panel(delay);
-    plot = plot.with_panel(Panel::new("segments retransmitted").with_series(again));
-    if let Some(steady) = steady.filter(|steady| steady.ramp > Span::ZERO) {
-        plot = plot.with_shade(
-            Span::ZERO,
-            steady.ramp,
-            &format!("ramp {}", seconds(steady.ramp)),
-        );
+    let delay = rtt_panel(measured);
+    let mut plot = transfer_plot(rate_panel, delay, &of_end(measured, measured.sending_end()));
+    if ramp > Span::ZERO {
+        plot = plot.with_shade(Span::ZERO, ramp, &format!("ramp {}", seconds(ramp)));
     }
     let method = "Payload that arrived, and round trips on the same axis of time; dotted: predicted, and idle";
     PageSection::new(
@@ -316,6 +282,18 @@ fn over_time(measured: &Measurement, predicted: Option<&Prediction>) -> PageSect
         &format!("{method}{}.", level_note(&changes)),
         plot,
     )
+}
+
+/// Returns the round trips under load, and the level of those without.
+fn rtt_panel(measured: &Measurement) -> Panel {
+    let loaded = measured.rtt.loaded;
+    let label = loaded.map_text(|rtt| format!("median {}", round_trip(rtt.median)));
+    let panel =
+        Panel::new("round trip").with_series(round_trips(measured, Plum).with_label(&label));
+    match measured.rtt.idle {
+        Some(idle) => panel.with_level(idle.median, &format!("idle {}", round_trip(idle.median))),
+        None => panel,
+    }
 }
 
 fn seconds(span: Span) -> String {
@@ -365,13 +343,9 @@ fn flight_section(
     let congestion = bytes_over_time(sender, Sample::congestion_window);
     let window = advertised.iter().map(|(_, size)| *size).max();
     let mut panel = Panel::new("data")
-        .with_series(PlotSeries::new("in flight", Line, Blue, in_flight).with_name_as_label())
-        .with_series(
-            PlotSeries::new("congestion window", Line, Green, congestion).with_name_as_label(),
-        )
-        .with_series(
-            PlotSeries::new("advertised window", Steps, Orange, advertised).with_name_as_label(),
-        );
+        .with_labelled_points("in flight", Line, Blue, in_flight)
+        .with_labelled_points("congestion window", Line, Green, congestion)
+        .with_labelled_points("advertised window", Steps, Orange, advertised);
     if let Some(bdp) = bdp {
         panel = panel.with_level(bdp, &format!("BDP {bdp}"));
     }
@@ -401,7 +375,7 @@ pub(super) fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<P
     all.sort_by_key(|(_, rate)| *rate);
     let (lowest, least) = *all.first()?;
     let mut rows = RowChart::new("Ceilings", ["limit", "rate that it allows"]);
-    rows = rows.with_row(ChartRow::new("measured", &measured.to_string(), Blue).with_bar(measured));
+    rows = rows.with_row(ChartRow::from_bar("measured", measured, Blue));
     for (kind, rate) in all {
         let (hue, mark) = match kind {
             _ if kind == verdict.kind => (Orange, ", the limit"),
@@ -444,23 +418,16 @@ fn echo_rtt_section(measured: &Measurement) -> Option<PageSection> {
     if idle.is_empty() || loaded.is_empty() {
         return None;
     }
-    let panel = Panel::new("share of the round trips that are shorter")
-        .with_series(
-            PlotSeries::from_distribution("idle", Blue, idle)
-                .with_label(&format!("idle, p99 {}", round_trip(before.p99))),
-        )
-        .with_series(
-            PlotSeries::from_distribution("loaded", Plum, loaded)
-                .with_label(&format!("loaded, p99 {}", round_trip(during.p99))),
-        );
-    let title = format!(
-        "Half of the round trips take more than {} under load, and {} without",
-        round_trip(during.median),
-        round_trip(before.median)
+
+    let [without, under] = [before, during].map(|rtt| round_trip(rtt.median));
+    let title =
+        format!("Half of the round trips take more than {under} under load, and {without} without");
+    let [before, during] = [before, during].map(|rtt| format!("p99 {}", round_trip(rtt.p99)));
+    let plot = rtt_distributions(
+        "Round-trip times, idle and loaded",
+        "share of the round trips that are shorter",
+        [(idle, before), (loaded, during)],
     );
-    let plot = Plot::new("Round-trip times, idle and loaded")
-        .with_axis_name("round trip")
-        .with_panel(panel);
     Some(PageSection::new(
         title,
         "Echo requests before the load and during it, on one scale.",
@@ -470,34 +437,26 @@ fn echo_rtt_section(measured: &Measurement) -> Option<PageSection> {
 
 /// Returns the rate of each stream; `None` of a single one.
 fn stream_rates_section(measured: &Measurement) -> Option<PageSection> {
-    let duration = measured.summary.duration;
-    if measured.streams.len() < 2 || duration == Span::ZERO {
+    let (streams, duration) = (&measured.streams, measured.summary.duration);
+    if streams.len() < 2 || duration == Span::ZERO {
         return None;
     }
     let mut rows = RowChart::new("Rate of each stream", ["stream", "rate"]);
-    for stream in &measured.streams {
+    for stream in streams {
         let rate = BitRate::from_bytes_in(stream.received, duration);
         let again = stream.retransmits.filter(|count| count.get() > 0);
         let again = again.map_text(|count| format!(", {} retransmitted", count.get()));
-        rows = rows.with_row(
-            ChartRow::new(&stream.stream.to_string(), &format!("{rate}{again}"), Blue)
-                .with_bar(rate),
-        );
+        let figure = format!("{rate}{again}");
+        let row = ChartRow::new(&stream.stream.to_string(), &figure, Blue);
+        rows = rows.with_row(row.with_bar(rate));
     }
-    let all = measured
-        .streams
+    let all = streams
         .iter()
         .map(|stream| BitRate::from_bytes_in(stream.received, duration));
     let (least, most) = (all.clone().min()?, all.max()?);
-    let title = format!(
-        "The {} streams move {least} to {most} each",
-        measured.streams.len()
-    );
-    Some(PageSection::new(
-        title,
-        "Payload of each stream that arrived, over the whole time.",
-        rows,
-    ))
+    let title = format!("The {} streams move {least} to {most} each", streams.len());
+    let method = "Payload of each stream that arrived, over the whole time.";
+    Some(PageSection::new(title, method, rows))
 }
 
 /// Returns the figures that decided; `None` without any.
@@ -511,8 +470,7 @@ pub(super) fn evidence_section(verdict: &Verdict) -> Option<PageSection> {
         "What shows it, with a confidence of {}",
         confidence_percent(verdict.confidence)
     );
-    (!rows.is_empty())
-        .then(|| PageSection::new(title, "", compact_table(["figure", "value"], rows)))
+    (!rows.is_empty()).then(|| PageSection::new(title, "", compact_table("figure|value", rows)))
 }
 
 /// Returns the sections on a transfer that was watched or captured, of which the evidence is all
@@ -528,7 +486,7 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
     if passed.len() < 2 {
         passed = by_bytes(&receiver, round, |sample| Some(sample.bytes));
     }
-    let mut rate = Panel::new("rate").with_series(PlotSeries::new("rate", Line, Blue, passed));
+    let mut rate = Panel::new("rate").with_points("rate", Line, Blue, passed);
     if let Some(bandwidth) = evidence.bandwidth {
         rate = rate.with_level(bandwidth, &format!("bandwidth {bandwidth}"));
     }
@@ -536,19 +494,7 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
     if let Some(idle) = evidence.idle_rtt {
         delay = delay.with_level(idle, &format!("least {}", round_trip(idle)));
     }
-    let again = sent_again(&sender)
-        .into_iter()
-        .map(|(at, segments)| (at, 0, segments));
-    let plot = Plot::new("Rate and round-trip time over time")
-        .with_panel(rate)
-        .with_panel(delay)
-        .with_panel(
-            Panel::new("segments retransmitted").with_series(PlotSeries::from_ranges(
-                "retransmitted",
-                Orange,
-                again,
-            )),
-        );
+    let plot = transfer_plot(rate, delay, &sender);
     let title = match streams {
         1 => "Rate and round trips over time".to_owned(),
         many => format!("Rate and round trips of {many} connections over time"),
@@ -582,10 +528,8 @@ fn time_sequence_section(sender: &[SampleSnapshot<'_>]) -> Option<PageSection> {
     });
     let panel = Panel::new("data")
         .with_series(PlotSeries::from_ranges("in flight", Blue, sent).with_label(""))
-        .with_series(
-            PlotSeries::new("acknowledged", Steps, Green, acknowledged).with_name_as_label(),
-        )
-        .with_series(PlotSeries::new("window's edge", Steps, Orange, edge).with_name_as_label());
+        .with_labelled_points("acknowledged", Steps, Green, acknowledged)
+        .with_labelled_points("window's edge", Steps, Orange, edge);
     let title = format!("Time–sequence: {last} acknowledged in {}", seconds(at));
     let method = "Data by its place in the stream: acknowledged, in flight (vertical lines), and the edge of the window.";
     Some(PageSection::new(
@@ -634,18 +578,16 @@ pub(super) fn by_load(report: &RampReport) -> PageSection {
     let p99 = rtt_by_load(report, |rtt| rtt.p99);
     let median = rtt_by_load(report, |rtt| rtt.median);
     let mut delays = Panel::new("round trip")
-        .with_series(PlotSeries::new("p99", Line, Grey, p99).with_name_as_label())
-        .with_series(PlotSeries::new("median", Line, Plum, median).with_name_as_label());
+        .with_labelled_points("p99", Line, Grey, p99)
+        .with_labelled_points("median", Line, Plum, median);
     if let Some(idle) = report.idle {
         delays = delays.with_level(idle.median, &format!("idle {}", round_trip(idle.median)));
     }
     let plot = Plot::new("Rate, round-trip time and loss by offered load")
         .with_axis_name("offered load")
-        .with_panel(
-            Panel::new("carried").with_series(PlotSeries::new("carried", Line, Blue, carried)),
-        )
+        .with_panel(Panel::new("carried").with_points("carried", Line, Blue, carried))
         .with_panel(delays)
-        .with_panel(Panel::new("lost").with_series(PlotSeries::new("lost", Line, Orange, lost)));
+        .with_panel(Panel::new("lost").with_points("lost", Line, Orange, lost));
     PageSection::new(
         knee_sentence(report),
         "A point for each step: carried rate, round trips and loss by offered load.",

@@ -147,7 +147,7 @@ fn stored_figures(facts: &StoredFacts) -> String {
         format!("{}: ", printable_line(&facts.step))
     };
     let valid = if facts.valid { "" } else { " (invalid)" };
-    let title = format!("{step}{}{valid}", direction_name(facts.direction));
+    let title = format!("{step}{}{valid}", facts.direction.name());
     let mut text = heading_line(&title);
     let lines = [
         ("rate", figure_text(facts.rate)),
@@ -174,18 +174,6 @@ fn stored_figures(facts: &StoredFacts) -> String {
         }
     }
     text
-}
-
-fn figure_text<T: ToString>(figure: Option<T>) -> Option<String> {
-    figure.map(|figure| figure.to_string())
-}
-
-pub(crate) const fn direction_name(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Upload => "upload",
-        Direction::Download => "download",
-        Direction::Both => "both ways",
-    }
 }
 
 /// Returns a line for each file of an import, and the error of each that was refused.
@@ -277,7 +265,7 @@ pub fn history_text(history: &HistoryReport) -> String {
 }
 
 fn one_series(series: &HistorySeries) -> String {
-    let way = direction_name(series.direction);
+    let way = series.direction.name();
     let runs = count_noun(series.points.len(), "run");
     let title = format!(
         "{}, {way}: {} ({runs})",

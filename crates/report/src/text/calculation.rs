@@ -334,10 +334,7 @@ fn what_ifs(answers: &[WhatIf]) -> String {
             Some(Leg::Outer) => " next to a host",
             Some(Leg::Middle) => " between the relays",
         };
-        let time = estimate
-            .time
-            .map(|time| format!(", in {time}"))
-            .unwrap_or_default();
+        let time = estimate.time.map_text(|time| format!(", in {time}"));
         table.push_row([
             what.clone(),
             estimate.kernel_model.to_string(),
@@ -444,24 +441,14 @@ type Cell = fn(&Inputs) -> Option<String>;
 
 /// The quantities that may differ, with the heads of their columns.
 const INPUTS: [(&str, Cell); 10] = [
-    ("bandwidth", |inputs| {
-        inputs.bandwidth.map(|rate| rate.to_string())
-    }),
-    ("rtt", |inputs| inputs.rtt.map(|rtt| rtt.to_string())),
-    ("distance", |inputs| {
-        inputs.distance.map(|distance| distance.to_string())
-    }),
-    ("window", |inputs| {
-        inputs.window.map(|window| window.to_string())
-    }),
-    ("buffer", |inputs| {
-        inputs.buffer.map(|buffer| buffer.to_string())
-    }),
-    ("loss", |inputs| inputs.loss.map(|loss| loss.to_string())),
+    ("bandwidth", |inputs| figure_text(inputs.bandwidth)),
+    ("rtt", |inputs| figure_text(inputs.rtt)),
+    ("distance", |inputs| figure_text(inputs.distance)),
+    ("window", |inputs| figure_text(inputs.window)),
+    ("buffer", |inputs| figure_text(inputs.buffer)),
+    ("loss", |inputs| figure_text(inputs.loss)),
     ("mtu", |inputs| inputs.mtu.map(|mtu| mtu.get().to_string())),
-    ("streams", |inputs| {
-        inputs.streams.map(|streams| streams.to_string())
-    }),
+    ("streams", |inputs| figure_text(inputs.streams)),
     ("congestion", |inputs| inputs.congestion.clone()),
-    ("size", |inputs| inputs.size.map(|size| size.to_string())),
+    ("size", |inputs| figure_text(inputs.size)),
 ];

@@ -1,6 +1,6 @@
 use fullpipe_record::{
-    CapturePoint, CaptureReport, CapturedTransfer, FlowEnd, FlowReport, OwnCapture, RedactedFile,
-    StallTimes,
+    AdvertisedWindow, BurstRate, CapturePoint, CaptureReport, CapturedTransfer, FlowEnd,
+    FlowReport, OwnCapture, RedactedFile, RoundTrips, StallTimes,
 };
 
 use super::course::stream_over_time;
@@ -175,82 +175,75 @@ fn flow_rows(
         ("captured", capture_point(flow, sender, receiver)),
         ("data", sent_data(flow, sender)),
     ];
-    if let Some(rtt) = sender.rtt {
-        let [least, median, p90, most] = [rtt.least, rtt.median, rtt.p90, rtt.most].map(round_trip);
-        rows.push((
-            "RTT",
-            format!("{least} least, {median} median, {p90} for nine of ten, {most} most"),
-        ));
-    }
-    if let Some(bursts) = sender.bursts {
-        let share = bursts.share.as_percent();
-        rows.push((
-            "bursts",
-            format!(
-                "pass the path at {} ({share:.0} % of the data)",
-                bursts.rate
-            ),
-        ));
-    }
-    if let Some(window) = receiver.window {
-        let closed = match window.zero {
-            0 => String::new(),
-            count => format!(", closed in {}", count_noun(count, "packet")),
-        };
-        let share = window.settled_share.as_percent();
-        let settled = format!(
-            "settled at {} ({share:.0} % of the later half)",
-            window.settled
-        );
-        let sizes = format!("{settled}, {} first, {} most", window.first, window.most);
-        let text = if window.is_unscaled {
-            "of a scale that no SYN shows".to_owned()
-        } else {
-            sizes
-        };
-        rows.push(("window", text + &closed));
-    }
+    rows.extend(sender.rtt.map(|rtt| ("RTT", flow_rtt(rtt))));
+    rows.extend(sender.bursts.map(|bursts| ("bursts", burst_rate(bursts))));
+    let window = receiver.window;
+    rows.extend(window.map(|window| ("window", advertised_window(window))));
     rows.extend(stalls(&sender.stalls).map(|text| ("sent nothing", text)));
     if sender.packets > 0 && receiver.packets > 0 {
-        rows.push((
-            "in flight",
-            format!("{} at most, as seen from here", sender.flight),
-        ));
+        let flight = format!("{} at most, as seen from here", sender.flight);
+        rows.push(("in flight", flight));
     }
     if sender.packets > 0 {
         let packets = count_noun(sender.retransmitted_packets, "packet");
-        rows.push((
-            "retransmitted",
-            format!("{packets}, {}", sender.retransmitted_bytes),
-        ));
+        let again = format!("{packets}, {}", sender.retransmitted_bytes);
+        rows.push(("retransmitted", again));
     }
     if sender.mss.or(receiver.mss).is_none() && sender.data_packets > 0 {
-        rows.push((
-            "segments",
-            format!(
-                "of {} B, as the packets show it: no SYN does",
-                sender.segment_size.get()
-            ),
-        ));
+        let size = sender.segment_size.get();
+        let text = format!("of {size} B, as the packets show it: no SYN does");
+        rows.push(("segments", text));
     }
     rows.extend(absent_data_rows(sender));
-    if flow.has_handshake {
-        rows.push((
-            "options",
-            format!(
-                "sender: {}; receiver: {}",
-                tcp_options(sender),
-                tcp_options(receiver)
-            ),
-        ));
-    }
-    if flow.overhead > ByteCount::ZERO {
-        rows.push((
-            "tunnels",
-            format!("add {} B to each packet", flow.overhead.get()),
-        ));
-    }
+    rows.extend(header_rows(flow, sender, receiver));
     rows
+}
+
+fn flow_rtt(rtt: RoundTrips) -> String {
+    let [least, median, p90, most] = [rtt.least, rtt.median, rtt.p90, rtt.most].map(round_trip);
+    format!("{least} least, {median} median, {p90} for nine of ten, {most} most")
+}
+
+fn burst_rate(bursts: BurstRate) -> String {
+    let share = bursts.share.as_percent();
+    format!(
+        "pass the path at {} ({share:.0} % of the data)",
+        bursts.rate
+    )
+}
+
+fn advertised_window(window: AdvertisedWindow) -> String {
+    let closed = match window.zero {
+        0 => String::new(),
+        count => format!(", closed in {}", count_noun(count, "packet")),
+    };
+    if window.is_unscaled {
+        return format!("of a scale that no SYN shows{closed}");
+    }
+    let AdvertisedWindow {
+        settled,
+        first,
+        most,
+        ..
+    } = window;
+    let share = window.settled_share.as_percent();
+    format!(
+        "settled at {settled} ({share:.0} % of the later half), {first} first, {most} most{closed}"
+    )
+}
+
+fn header_rows(
+    flow: &FlowReport,
+    sender: &FlowEnd,
+    receiver: &FlowEnd,
+) -> impl Iterator<Item = (&'static str, String)> {
+    let (sent, received) = (tcp_options(sender), tcp_options(receiver));
+    let options = format!("sender: {sent}; receiver: {received}");
+    let tunnels = format!("add {} B to each packet", flow.overhead.get());
+    let has_tunnels = flow.overhead > ByteCount::ZERO;
+    let options = flow.has_handshake.then_some(("options", options));
+    let tunnels = has_tunnels.then_some(("tunnels", tunnels));
+    options.into_iter().chain(tunnels)
 }
 
 /// Returns the rows on data of the sender that came late, was not captured, or never came.

@@ -35,10 +35,8 @@ pub(crate) fn stream_over_time(samples: &[&Sample]) -> String {
         .chain(window_rows(&bins))
         .chain(rtt_row(&bins))
         .chain(retransmission_row(&bins));
-    let mut table = TextTable::new("||");
-    for (name, marks, scale) in rows {
-        table.push_row([name.to_owned(), marks, scale]);
-    }
+    let rows = rows.map(|(name, marks, scale)| [name.to_owned(), marks, scale]);
+    let table = TextTable::from_rows("||", rows);
     let each = format!(
         "Course: {:.1} s, {} a mark",
         duration.as_secs_f64(),

@@ -1,6 +1,6 @@
 //! A verdict at length, and what would help.
 
-use fullpipe_chart::value_bar;
+use crate::chart::value_bar;
 use fullpipe_record::{
     At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Forecast, Http1Download, KernelDefect,
     Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
@@ -273,21 +273,26 @@ fn what_would_help(remedies: &[Remedy], present: BitRate) -> String {
         return text + "  Nothing to change on the hosts: the link is full.\n";
     }
     for (index, remedy) in remedies.iter().enumerate() {
-        let title = format!(
-            "{} ({}){}{}",
-            remedy.id,
-            json_name(remedy.scope),
-            remedy_gain(remedy, present),
-            remedy.command_time.map_text(command_time_text)
-        );
-        text += &numbered_remedy(index, &title, remedy);
-        for command in &remedy.commands.undo {
-            text += &format!("     {}\n", dim_text(&format!("undo: {command}")));
-        }
-        for other in &remedy.commands.elsewhere {
-            let commands = other.apply.join("; ");
-            text += &dim_paragraph(&format!("on {}: {commands}", other.system.name()), 5);
-        }
+        text += &remedy_lines(index, remedy, present);
+    }
+    text
+}
+
+fn remedy_lines(index: usize, remedy: &Remedy, present: BitRate) -> String {
+    let title = format!(
+        "{} ({}){}{}",
+        remedy.id,
+        json_name(remedy.scope),
+        remedy_gain(remedy, present),
+        remedy.command_time.map_text(command_time_text)
+    );
+    let mut text = numbered_remedy(index, &title, remedy);
+    for command in &remedy.commands.undo {
+        text += &format!("     {}\n", dim_text(&format!("undo: {command}")));
+    }
+    for other in &remedy.commands.elsewhere {
+        let commands = other.apply.join("; ");
+        text += &dim_paragraph(&format!("on {}: {commands}", other.system.name()), 5);
     }
     text
 }

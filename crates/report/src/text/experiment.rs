@@ -151,11 +151,11 @@ impl ExperimentRun<'_> {
 }
 
 fn experiment_status(experiment: &Experiment) -> String {
-    let before = steady_or_mean_rate(&experiment.measurement);
+    let before = experiment.measurement.summary.steady_or_mean_rate();
     let limit = experiment.verdict.kind.name();
     match &experiment.proof {
         Some(proof) => {
-            let after = steady_or_mean_rate(&proof.measurement);
+            let after = proof.measurement.summary.steady_or_mean_rate();
             let times = if before > BitRate::ZERO {
                 format!(" ({:.1}×)", after.relative_to(before))
             } else {

@@ -1,8 +1,8 @@
 //! The settings of a host: as they are, as they should be, and what was changed.
 
 use fullpipe_record::{
-    AdvisedChange, Allowance, HostAdvice, HostApplied, HostChange, HostDevice, HostReport,
-    HostUndone,
+    AdvisedChange, Allowance, Folklore, HostAdvice, HostApplied, HostChange, HostDevice,
+    HostReport, HostUndone,
 };
 
 use super::diagnosis::defect;
@@ -75,7 +75,7 @@ net.core.rps_sock_flow_entries: 0: receiving does not follow readers
 pub fn host_settings(host: &HostReport, path: Option<(Span, BitRate)>) -> String {
     let memory = host
         .memory
-        .map_or(String::new(), |memory| format!(", {memory} of memory"));
+        .map_text(|memory| format!(", {memory} of memory"));
     let mut text = bold_text(&format!("Linux {}{memory}", host.kernel)) + "\n";
     text += &host.defects.iter().map(defect).collect::<String>();
     if let Some((rtt, bandwidth)) = path {
@@ -121,14 +121,15 @@ pub fn host_advice(advice: &HostAdvice) -> String {
     if !advice.folklore.is_empty() {
         text += &heading_line("Advice that harms, found followed");
     }
-    for stated in &advice.folklore {
-        let file = stated.file.as_ref();
-        let place = file.map_or(String::new(), |file| format!(" (in {file})"));
-        let setting = format!("{} = {}{place}", stated.setting, stated.value);
-        text += &failure_paragraph(&setting, 2);
-        text += &paragraph(&format!("{}.", stated.why), 4);
-    }
+    text.extend(advice.folklore.iter().map(stated_folklore));
     text + &note_lines(&advice.notes)
+}
+
+fn stated_folklore(stated: &Folklore) -> String {
+    let file = stated.file.as_ref();
+    let place = file.map_text(|file| format!(" (in {file})"));
+    let setting = format!("{} = {}{place}", stated.setting, stated.value);
+    failure_paragraph(&setting, 2) + &paragraph(&format!("{}.", stated.why), 4)
 }
 
 /// Returns the changes as a diff.
@@ -159,24 +160,25 @@ pub fn host_undone(undone: &HostUndone) -> String {
     for journal in &undone.unreadable {
         text += &failure_paragraph(&format!("{journal}."), 0);
     }
-    text += match (
-        undone.restored.is_empty(),
-        undone.left.is_empty(),
-        undone.unreadable.is_empty(),
-    ) {
-        (true, true, true) => "There was nothing to put back.\n",
-        (true, true, false) => "There was nothing else to put back.\n",
-        (false, true, true) => "Everything is as it was.\n",
-        (false, true, false) => "Everything else is as it was.\n",
-        (_, false, _) if undone.kept > 0 => {
-            "What could still be put back stays in the journal; `--forget` gives it up.\n"
-        }
-        (_, false, _) => "What was not put back is no longer in the journal.\n",
-    };
+    text += undone_summary(undone);
     match undone.elsewhere {
         0 => text,
         1 => text + "One journal of another namespace was left alone.\n",
         more => text + &format!("{more} journals of other namespaces were left alone.\n"),
+    }
+}
+
+fn undone_summary(undone: &HostUndone) -> &'static str {
+    let is_all_read = undone.unreadable.is_empty();
+    match (undone.restored.is_empty(), undone.left.is_empty()) {
+        (true, true) if is_all_read => "There was nothing to put back.\n",
+        (true, true) => "There was nothing else to put back.\n",
+        (false, true) if is_all_read => "Everything is as it was.\n",
+        (false, true) => "Everything else is as it was.\n",
+        (_, false) if undone.kept > 0 => {
+            "What could still be put back stays in the journal; `--forget` gives it up.\n"
+        }
+        (_, false) => "What was not put back is no longer in the journal.\n",
     }
 }
 
@@ -226,16 +228,12 @@ fn device_text(device: &HostDevice) -> String {
 /// Returns the name, the state and the sizes of a device.
 fn device_line(device: &HostDevice) -> String {
     let kind = device.kind.as_ref();
-    let kind = kind.map_or(String::new(), |kind| format!(" ({kind})"));
+    let kind = kind.map_text(|kind| format!(" ({kind})"));
     let state = if device.is_up { "" } else { ", down" };
-    let speed = device
-        .speed
-        .map_or(String::new(), |speed| format!(", {speed}"));
-    let rings = device
-        .rings
-        .map_or(String::new(), |[out, into, most_out, most_in]| {
-            format!(", rings {out} of {most_out} out and {into} of {most_in} in")
-        });
+    let speed = device.speed.map_text(|speed| format!(", {speed}"));
+    let rings = device.rings.map_text(|[out, into, most_out, most_in]| {
+        format!(", rings {out} of {most_out} out and {into} of {most_in} in")
+    });
     let [out, into] = device.queues;
     format!(
         "{}{kind}{state}: MTU {}{speed}, {}, txqueuelen {}, queues {out} out and {into} in{rings}",
@@ -266,7 +264,7 @@ fn route_lines(host: &HostReport) -> String {
         let device = route
             .device
             .as_ref()
-            .map_or(String::new(), |device| format!(" by {device}"));
+            .map_text(|device| format!(" by {device}"));
         paragraph(
             &format!("{}{device}: {}", route.destination, metrics.join(", ")),
             2,

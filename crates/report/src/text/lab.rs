@@ -195,10 +195,7 @@ fn cross_datagram_row(load: &LabCrossTraffic) -> [String; 8] {
 
 /// Returns the name of a load of cross traffic: `+ 10 × UDP`.
 fn cross_traffic(load: &LabCrossTraffic) -> String {
-    let transport = match load.request.transport {
-        Transport::Tcp => "TCP",
-        Transport::Udp => "UDP",
-    };
+    let transport = load.request.transport.name();
     match load.phases {
         0 | 1 => format!("+ {} × {transport}", load.request.streams),
         phases => format!("+ {transport}, {phases} times"),
@@ -237,9 +234,7 @@ fn reordering_remark(step: &LabStep) -> Option<String> {
     let seen = step.datagrams?;
     let planted = seen.reordered_by_link.filter(|planted| *planted > 0)?;
     let published = step.published.and_then(|published| published.reordered);
-    let published = published
-        .map(|count| format!(", {count} were published"))
-        .unwrap_or_default();
+    let published = published.map_text(|count| format!(", {count} were published"));
     Some(format!(
         "{} datagrams came out of order; the link let {planted} be passed{published}",
         seen.reordered

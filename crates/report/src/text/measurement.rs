@@ -1,6 +1,6 @@
 use fullpipe_record::{
-    Datagrams, EndReport, Interval, Placement, Request, RttReport, RttStats, Steady, StorageUse,
-    Summary, Validity,
+    Datagrams, DeviceReport, EndReport, Interval, Placement, Request, RttReport, RttStats, Steady,
+    StorageUse, Summary, Validity,
 };
 
 use super::capture::own_capture;
@@ -287,12 +287,6 @@ fn steady_line(steady: Steady) -> String {
     )
 }
 
-/// Returns the steady rate, or the mean of the whole where there is none.
-pub(crate) fn steady_or_mean_rate(measured: &Measurement) -> BitRate {
-    let summary = &measured.summary;
-    summary.steady.map_or(summary.rate, |steady| steady.rate)
-}
-
 /// Returns a round-trip time with two significant digits below 100 µs and three above: more are
 /// noise.
 pub(crate) fn round_trip(rtt: Span) -> String {
@@ -372,47 +366,40 @@ fn under_load(loaded: RttStats) -> String {
 /// Returns a clause on how an end's own machine limited the data: `At this end, tbf of eth0, at 40
 /// Mbit/s, dropped 12 packets`.
 fn held_back(whose: &str, end: &EndReport) -> Option<String> {
-    let mut causes = Vec::new();
-    if let Some(device) = &end.device {
-        let name = printable_line(&device.name);
-        // What one drops, those around it may count too.
-        if let Some(queue) = device
-            .qdiscs
-            .iter()
-            .max_by_key(|queue| queue.dropped)
-            .filter(|queue| queue.dropped > 0)
-        {
-            let rate = queue.rate.map_text(|rate| format!(", at {rate},"));
-            causes.push(format!(
-                "{} of {name}{rate} dropped {}",
-                printable_line(&queue.kind),
-                count_noun(queue.dropped, "packet")
-            ));
-        }
-        for (dropped, way) in [
-            (device.dropped_out, "out"),
-            (device.dropped_in.saturating_add(device.filtered_in), "in"),
-        ] {
-            if dropped > 0 {
-                causes.push(format!(
-                    "{name} dropped {} on the way {way}",
-                    count_noun(dropped, "packet")
-                ));
-            }
-        }
-    }
-    let throttled = end
-        .processors
-        .last()
-        .and_then(|sample| sample.throttled)
-        .filter(|throttled| *throttled > Span::ZERO);
-    if let Some(throttled) = throttled {
+    let mut causes: Vec<String> = end.device.iter().flat_map(device_drops).collect();
+    let throttled = end.processors.last().and_then(|sample| sample.throttled);
+    if let Some(throttled) = throttled.filter(|throttled| *throttled > Span::ZERO) {
         causes.push(format!(
             "the quota of a control group kept the program from running for {}",
             rounded_time(throttled)
         ));
     }
     (!causes.is_empty()).then(|| format!("At {whose} end, {}", causes.join("; ")))
+}
+
+/// Returns what a device and its queueing disciplines dropped, a clause each.
+fn device_drops(device: &DeviceReport) -> Vec<String> {
+    let name = printable_line(&device.name);
+    // What one drops, those around it may count too.
+    let queue = device.qdiscs.iter().max_by_key(|queue| queue.dropped);
+    let queue = queue.filter(|queue| queue.dropped > 0).map(|queue| {
+        let rate = queue.rate.map_text(|rate| format!(", at {rate},"));
+        format!(
+            "{} of {name}{rate} dropped {}",
+            printable_line(&queue.kind),
+            count_noun(queue.dropped, "packet")
+        )
+    });
+    let ways = [
+        (device.dropped_out, "out"),
+        (device.dropped_in.saturating_add(device.filtered_in), "in"),
+    ];
+    let dropped = ways.into_iter().filter(|(dropped, _)| *dropped > 0);
+    let dropped = dropped.map(|(dropped, way)| {
+        let packets = count_noun(dropped, "packet");
+        format!("{name} dropped {packets} on the way {way}")
+    });
+    queue.into_iter().chain(dropped).collect()
 }
 
 /// Returns sentences on the handling of the data at both ends, where programs that use it do more.

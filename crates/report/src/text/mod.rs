@@ -26,7 +26,7 @@ pub(crate) mod table;
 mod time_account;
 mod two_captures;
 
-pub(crate) use archive::{direction_name, no_change, short_id};
+pub(crate) use archive::{no_change, short_id};
 pub(crate) use diagnosis::{command_time_text, confidence_percent, limit_name, remedy_reason};
 pub(crate) use difference::ratio_change;
 pub(crate) use simulation::transfer_names;
@@ -34,7 +34,7 @@ pub(crate) use sweep::{
     added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes,
     sweep_sentences,
 };
-pub(crate) use time_account::{UseOfTime, main_use, uses_of_time};
+pub(crate) use time_account::{main_use, uses_of_time};
 pub(crate) use two_captures::{field_name, losses_between};
 
 pub use archive::{

@@ -1,4 +1,4 @@
-use fullpipe_chart::value_bar;
+use crate::chart::value_bar;
 use fullpipe_record::{Ceiling, Prediction};
 
 use super::prelude::*;

@@ -74,14 +74,10 @@ fn stretch_limit(stretch: &RelayStretch) -> Option<String> {
         RelayLimit::SendBuffer => "send buffer",
         RelayLimit::CongestionWindow => "congestion window",
     };
-    let rtt = stretch
-        .rtt
-        .map(|rtt| format!(", RTT {rtt}"))
-        .unwrap_or_default();
+    let rtt = stretch.rtt.map_text(|rtt| format!(", RTT {rtt}"));
     let lost = stretch
         .lost
-        .map(|lost| format!(", {:.2} % lost", lost.as_percent()))
-        .unwrap_or_default();
+        .map_text(|lost| format!(", {:.2} % lost", lost.as_percent()));
     Some(format!("{limit}{rtt}{lost}"))
 }
 

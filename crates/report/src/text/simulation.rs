@@ -1,6 +1,7 @@
 //! Transfers in virtual time: as a table of what differs, with the spread of several seeds, and as
 //! CSV.
 
+use crate::chart::trim_zeros;
 use fullpipe_record::{Buffer, Candidate, Inferred, SimulatedTransfer, WhatIfReport};
 
 use super::prelude::*;
@@ -114,13 +115,11 @@ type Cell = fn(&SimulatedTransfer) -> Option<String>;
 /// The quantities that may differ, with the heads of their columns.
 const INPUTS: [(&str, Cell); 9] = [
     ("bandwidth", |transfer| {
-        transfer.path.forward.rate.map(|rate| rate.to_string())
+        figure_text(transfer.path.forward.rate)
     }),
     ("rtt", |transfer| Some(transfer.path.rtt().to_string())),
     ("queue", queue_size),
-    ("loss", |transfer| {
-        transfer.path.forward.loss.map(|loss| loss.to_string())
-    }),
+    ("loss", |transfer| figure_text(transfer.path.forward.loss)),
     ("mtu", |transfer| {
         Some(transfer.path.forward.mtu.get().to_string())
     }),
@@ -128,12 +127,8 @@ const INPUTS: [(&str, Cell); 9] = [
     ("streams", |transfer| {
         Some(transfer.request.streams.to_string())
     }),
-    ("window", |transfer| {
-        requested_window(transfer).map(|size| size.to_string())
-    }),
-    ("buffer", |transfer| {
-        requested_buffer(transfer).map(|size| size.to_string())
-    }),
+    ("window", |transfer| figure_text(requested_window(transfer))),
+    ("buffer", |transfer| figure_text(requested_buffer(transfer))),
 ];
 
 /// In BDPs where the path has any, so that a queue that follows rate and round-trip time is the
@@ -146,10 +141,7 @@ fn queue_size(transfer: &SimulatedTransfer) -> Option<String> {
         return Some(queue.to_string());
     }
     let times = format!("{:.3}", queue.as_f64() / bdp.as_f64());
-    Some(format!(
-        "{} BDP",
-        times.trim_end_matches('0').trim_end_matches('.')
-    ))
+    Some(format!("{} BDP", trim_zeros(&times)))
 }
 
 fn requested_window(transfer: &SimulatedTransfer) -> Option<ByteCount> {

@@ -1,7 +1,7 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fullpipe_chart::break_lines;
+use crate::chart::break_lines;
 
 /// Columns of text that no terminal shows.
 pub const DEFAULT_COLUMNS: usize = 80;

@@ -1,6 +1,6 @@
 //! A sweep: a map of the rates, the knee, and the answers that the runs give.
 
-use fullpipe_chart::HeatTile;
+use crate::chart::{HeatTile, join_figures};
 use fullpipe_record::{
     SweepAnswer, SweepCell, SweepCost, SweepDipCause, SweepDips, SweepEstimate, SweepForecast,
     SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
@@ -148,11 +148,7 @@ fn own_rates(report: &SweepReport, cell: SweepCell) -> Vec<BitRate> {
 
 /// Returns the interval of a rate, with its unit once if it is the same.
 pub(crate) fn rate_interval(of: &SweepEstimate) -> String {
-    let (low, high) = (of.low.to_string(), of.high.to_string());
-    match (low.split_once(' '), high.split_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
-        _ => format!("{low} to {high}"),
-    }
+    join_figures(&of.low.to_string(), "to", &of.high.to_string())
 }
 
 /// Returns the settings that an answer names.
@@ -324,18 +320,11 @@ fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
                 .to_owned(),
         ];
     }
-    let cause = match dips.cause {
-        Some(SweepDipCause::Order) => {
-            "the path changed slowly, and the order of the runs decides where that shows"
-        }
-        Some(SweepDipCause::CrossTraffic) => "other traffic came and went",
-        Some(SweepDipCause::BeyondFlight) => "more may be in flight than path and queue hold",
-        None if dips.are_few() => "they are too few to say why",
-        None => "the runs do not show why",
-    };
     let mut said = vec![format!(
-        "{} of {} runs are dips, below 80 % of what a setting with no more streams and no larger window has: {cause}.",
-        dips.dips, dips.runs
+        "{} of {} runs are dips, below 80 % of what a setting with no more streams and no larger window has: {}.",
+        dips.dips,
+        dips.runs,
+        dip_cause(dips)
     )];
     if dips.are_few() {
         return said;
@@ -349,27 +338,46 @@ fn of_dips(dips: &SweepDips, order: Option<SweepOrder>) -> Vec<String> {
             said.into_iter().chain([both.to_owned()]).collect()
         };
     };
+    said.extend(dip_answers(dips, of_setting, neighbours));
+    said
+}
+
+fn dip_cause(dips: &SweepDips) -> &'static str {
+    match dips.cause {
+        Some(SweepDipCause::Order) => {
+            "the path changed slowly, and the order of the runs decides where that shows"
+        }
+        Some(SweepDipCause::CrossTraffic) => "other traffic came and went",
+        Some(SweepDipCause::BeyondFlight) => "more may be in flight than path and queue hold",
+        None if dips.are_few() => "they are too few to say why",
+        None => "the runs do not show why",
+    }
+}
+
+/// Returns the answer to each question that dips raise, by how runs of one setting correlate and how
+/// neighbours do.
+fn dip_answers(dips: &SweepDips, of_setting: f64, neighbours: f64) -> [String; 3] {
     let [method, cross_traffic, flight] = [
         SweepDipCause::Order,
         SweepDipCause::CrossTraffic,
         SweepDipCause::BeyondFlight,
     ]
     .map(|of| cause_answer(dips.cause, of));
-    said.push(format!(
+    let own = format!(
         "Is it the method? {method}: runs after one another, each relative to its setting, correlate by \
          {neighbours:.2}; a slow change of the path would make it much."
-    ));
-    said.push(format!(
+    );
+    let foreign = format!(
         "Is it other traffic? {cross_traffic}: {} of {} dips that were measured again came again, and runs of one \
          setting correlate by {of_setting:.2}; traffic that comes and goes would make it little.",
         dips.again, dips.repeated
-    ));
-    said.push(format!(
+    );
+    let beyond = format!(
         "Is it streams × window? {flight}: {} of the {} dips have more than the {} in flight that fill the path, and \
          so have {} of all {} runs.",
         dips.dips_beyond, dips.dips, dips.flight, dips.runs_beyond, dips.runs
-    ));
-    said
+    );
+    [own, foreign, beyond]
 }
 
 fn cause_answer(cause: Option<SweepDipCause>, of: SweepDipCause) -> &'static str {

@@ -1,6 +1,6 @@
 //! Columns that line up.
 
-use fullpipe_chart::break_lines;
+use crate::chart::break_lines;
 
 use super::style::{dim_text, indent_lines, text_columns};
 
@@ -154,6 +154,11 @@ pub(crate) fn pair_table<N: ToString>(
 ) -> String {
     let rows = rows.into_iter();
     TextTable::from_rows("|", rows.map(|(name, value)| [name.to_string(), value])).render(indent)
+}
+
+/// Returns a figure as text, if it is known.
+pub(crate) fn figure_text<T: ToString>(figure: Option<T>) -> Option<String> {
+    figure.map(|figure| figure.to_string())
 }
 
 /// Text of a cell, or a dash if its value is unknown.

@@ -1,6 +1,6 @@
 //! The account of the time of a command.
 
-use fullpipe_chart::value_bar;
+use crate::chart::value_bar;
 use fullpipe_record::TimeAccount;
 
 use super::measurement::rounded_time;

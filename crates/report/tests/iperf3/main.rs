@@ -1,12 +1,13 @@
 //! iperf3's output of invented tests, kept as snapshots.
 
 use fullpipe_record::{
-    Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Request, RttReport,
-    SocketReadback, StreamInterval, StreamSummary, Summary, TcpInfo, Transport, Validity,
+    ConnectedTest, Cpu, Datagrams, Direction, EndReport, Interval, Measurement, Peer, Request,
+    RttReport, SocketReadback, StreamInterval, StreamSummary, Summary, TcpInfo, Transport,
+    Validity,
 };
 use fullpipe_report::iperf3::{
-    JsonOutput, RateUnit, TestConnections, TestHeader, TestRole, TextOptions, TextOutput,
-    greeting_lines, listening_line,
+    JsonOutput, RateUnit, TestHeader, TestRole, TextOptions, TextOutput, greeting_lines,
+    listening_line,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
@@ -254,7 +255,7 @@ fn test_header() -> TestHeader {
     }
 }
 
-fn connections(request: &Request) -> TestConnections {
+fn connections(request: &Request) -> ConnectedTest {
     let socket = |stream: u16| SocketReadback {
         stream,
         sndbuf: ByteCount::new(16_384),
@@ -265,7 +266,7 @@ fn connections(request: &Request) -> TestConnections {
         handshake: None,
         syn_quotes: Vec::new(),
     };
-    TestConnections {
+    ConnectedTest {
         request: request.clone(),
         cookie: "abcdefghijklmnopqrstuvwxyz2345672345".to_owned(),
         mss: Some(ByteCount::new(1448)),

@@ -754,6 +754,10 @@ fn a_history_has_its_changes_and_limits() {
 }
 
 /// Opens the page of some documents in the browser.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a browser reads a page from a file"
+)]
 fn open(browser: &mut Browser, documents: &[Document]) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.html");

@@ -60,7 +60,7 @@ pub(super) fn run(
 
 /// Prints the limit that was found, and that of the capture if there is one.
 fn print_limit(measurement: &Measurement, diagnosis: &Diagnosis, terminal: &Terminal) {
-    let rate = explained_rate(measurement);
+    let rate = measurement.summary.steady_or_mean_rate();
     terminal.print_progress(&report::measurement_figures(measurement));
     terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
     terminal.print_result(&report::diagnosis_text(diagnosis, rate));
@@ -125,8 +125,8 @@ impl MeasurementSetup<'_> {
             remedy: remedy.id.clone(),
             predicted: remedy.predicted,
             predicted_rtt: remedy.rtt,
-            before: explained_rate(before),
-            measured: explained_rate(&measurement),
+            before: before.summary.steady_or_mean_rate(),
+            measured: measurement.summary.steady_or_mean_rate(),
             measurement,
             kept: arguments.keep,
             not_undone,
@@ -228,14 +228,6 @@ pub(super) fn kernels(evidence: &Evidence) -> [Option<KernelVersion>; 2] {
     [&evidence.sender, &evidence.receiver].map(|host| host.as_ref().map(|settings| settings.kernel))
 }
 
-/// Returns the rate that the verdict explains.
-pub(in crate::commands) fn explained_rate(measurement: &Measurement) -> BitRate {
-    measurement
-        .summary
-        .steady
-        .map_or(measurement.summary.rate, |steady| steady.rate)
-}
-
 fn is_whole(measurement: &Measurement) -> bool {
     !measurement.interrupted && measurement.broken_off.is_none()
 }
@@ -265,7 +257,8 @@ fn finish_diagnosis(
         last.validity.is_valid() && measurement.validity.is_valid(),
     );
     let error = message.map(|message| ErrorReport { message, exit_code });
-    print_diagnosis(measurement, diagnosis, trial, error.as_ref(), out);
+    let report = measured_report(diagnosis, trial);
+    print_diagnosis(Some(measurement), report, error.as_ref(), out);
     Failure::after_report(error.as_ref(), interrupted, is_valid)
 }
 
@@ -276,29 +269,30 @@ fn with_what_there_is(
     failure: Failure,
     out: Out<'_>,
 ) -> Failure {
-    let error = ErrorReport {
-        message: failure.message,
-        exit_code: failure.code,
-    };
-    print_diagnosis(measurement, diagnosis, None, Some(&error), out);
-    Failure::already_printed(failure.code)
+    let error = ErrorReport::from(failure);
+    let report = measured_report(diagnosis, None);
+    print_diagnosis(Some(measurement), report, Some(&error), out);
+    Failure::already_printed(error.exit_code)
 }
 
-fn print_diagnosis(
-    measurement: Measurement,
-    diagnosis: Diagnosis,
-    trial: Option<Trial>,
-    error: Option<&ErrorReport>,
-    (keep, terminal): Out<'_>,
-) {
-    let diagnosis = Box::new(DiagnosisReport {
+fn measured_report(diagnosis: Diagnosis, trial: Option<Trial>) -> DiagnosisReport {
+    DiagnosisReport {
         transfers: vec![diagnosis],
         trial,
         ..DiagnosisReport::default()
-    });
+    }
+}
+
+pub(super) fn print_diagnosis(
+    measurement: Option<Measurement>,
+    report: DiagnosisReport,
+    error: Option<&ErrorReport>,
+    (keep, terminal): Out<'_>,
+) {
+    let diagnosis = Box::new(report);
     terminal.print_event(&Event::Diagnosis(diagnosis.clone()));
     let content = Content::Diagnosis {
-        measurement: Some(Box::new(measurement)),
+        measurement: measurement.map(Box::new),
         diagnosis,
     };
     let document = terminal.print_report(content, error);

@@ -15,7 +15,6 @@ use crate::commands::capture::CaptureArgument;
 use crate::commands::host::JournalFolder;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments, ServerAddress};
 
-pub(super) use measured::explained_rate;
 use own_flags::OwnFlags;
 
 use super::prelude::*;

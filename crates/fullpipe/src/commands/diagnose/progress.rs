@@ -4,8 +4,8 @@ use std::io::{Read, pipe};
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 
+use crate::live::{WatchedPage, WatchedUpdate};
 use fullpipe_diagnose::diagnose;
-use fullpipe_live::{WatchedPage, WatchedUpdate};
 use fullpipe_observe::WatchProgress;
 use fullpipe_probe::{StreamSnapshot, TestSnapshot};
 use fullpipe_units::printable_line;

@@ -27,7 +27,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::DiagnoseArguments;
-use super::measured::kernels;
+use super::measured::{kernels, print_diagnosis};
 use super::progress::{HeldOutput, WatchDisplay};
 use super::seen::{SeenTransfer, WatchedFindings};
 use crate::commands::capture::OwnRecording;
@@ -57,8 +57,7 @@ pub(super) fn run(
     subject: WatchSubject,
     terminal: &Terminal,
 ) -> Result {
-    let interrupts = arguments.live.interrupt_flags()?;
-    let flag = Arc::clone(&interrupts.flag);
+    let session = WatchSession::start(arguments, terminal)?;
     let time = arguments.load.requested_time().unwrap_or(USUAL_TIME);
     let recording = if arguments.capture.is_set() {
         arguments
@@ -72,17 +71,15 @@ pub(super) fn run(
         WatchSubject::Process(pid) | WatchSubject::Started(pid) => format!("process {pid}"),
         WatchSubject::Connection(local, remote) => format!("{local} ↔ {remote}"),
     };
-    let mut progress = WatchDisplay::start_display(arguments, &name, &interrupts, terminal)?;
+    let mut progress = session.start_display(&name)?;
     let watched = watch_others(subject, &mut |now| {
         progress.show_progress(now);
-        now.elapsed >= time || flag.load(Ordering::Relaxed)
+        now.elapsed >= time || session.is_interrupted()
     });
     drop(progress);
-    let watched = watched?;
-    let seen = WatchedFindings::from_watched((Some(&watched), witness), None, arguments.bandwidth);
+    let seen = session.findings((Some(&watched?), witness), None);
     let nothing = format!("{name}: {}", too_little(&seen));
-    let explained = explain_transfers(arguments, seen, recording, None, &nothing, terminal);
-    unless_interrupted(explained, &flag)
+    session.explain_transfers(seen, recording, None, &nothing)
 }
 
 /// Runs a program, and watches the connections that it and its children open.
@@ -100,8 +97,7 @@ pub(super) fn run_command(
         // Standard output is for the one document.
         command.stdout(io::stderr());
     }
-    let interrupts = arguments.live.interrupt_flags()?;
-    let flag = Arc::clone(&interrupts.flag);
+    let session = WatchSession::start(arguments, terminal)?;
     let is_held = arguments.live.is_wanted();
     let held = is_held.then(|| HeldOutput::divert_from(&mut command));
     let held = held
@@ -111,39 +107,15 @@ pub(super) fn run_command(
     let mut program = ChildProgram::start(&mut command, words)?;
     // It has the other end of the pipe of the output, too.
     drop(command);
-    let mut progress =
-        WatchDisplay::start_display(arguments, &words.join(" "), &interrupts, terminal)?;
-    let time = arguments.load.requested_time().unwrap_or(Span::MAX);
-    let mut is_late = false;
-    let watched = program.watch_program(&mut |now| {
-        progress.show_progress(now);
-        is_late = now.elapsed >= time;
-        is_late || flag.load(Ordering::Relaxed)
-    });
-    drop(progress);
-    let is_interrupted = flag.load(Ordering::Relaxed);
-    // One of which nothing is left to watch is ending by itself.
-    if (is_late || is_interrupted || watched.is_err()) && !program.has_ended() {
-        if is_late && !is_interrupted {
-            terminal.print_notice(&format!(
-                "`{name}` is asked to end: {time} (--time) have passed"
-            ));
-        }
-        program.ask_to_end();
-    }
+    let watched = session.watch_command(&mut program)?;
     let end = program.wait_for_end()?;
     if let Some(held) = held {
         held.print(terminal);
     }
-    let mut seen = WatchedFindings::from_watched(
-        (watched?.as_ref(), witness),
-        Some(&end),
-        arguments.bandwidth,
-    );
+    let mut seen = session.findings((watched?.as_ref(), witness), Some(&end));
     let nothing = format!("{name} ended {}: {}", describe_end(&end), too_little(&seen));
-    ask_routers(&mut seen, &flag);
-    let explained = explain_transfers(arguments, seen, None, Some(end), &nothing, terminal);
-    unless_interrupted(explained, &flag)
+    ask_routers(&mut seen, &session.interrupts.flag);
+    session.explain_transfers(seen, None, Some(end), &nothing)
 }
 
 /// Downloads with the system's curl, which knows proxies, redirects and every version of TLS, and
@@ -154,26 +126,24 @@ pub(super) fn run_download(
     url: &str,
     terminal: &Terminal,
 ) -> Result {
-    let interrupts = arguments.live.interrupt_flags()?;
-    let flag = Arc::clone(&interrupts.flag);
-    let (mut seen, end, said) = download(arguments, url, &[], &interrupts, terminal)?;
+    let session = WatchSession::start(arguments, terminal)?;
+    let (mut seen, end, said) = session.download(url, &[])?;
     let why = if said.is_empty() {
         too_little(&seen)
     } else {
         said
     };
     let nothing = format!("cannot diagnose {url}: {why}");
-    ask_routers(&mut seen, &flag);
+    ask_routers(&mut seen, &session.interrupts.flag);
     if let Some(before) = seen
         .rate_held_by_http2()
-        .filter(|_| !flag.load(Ordering::Relaxed))
+        .filter(|_| !session.is_interrupted())
     {
         terminal.print_notice("a window of HTTP/2 seems to be the limit: the same by HTTP/1.1");
-        let again = download(arguments, url, &["--http1.1"], &interrupts, terminal)?;
-        seen.http1 = again.0.as_http1_download(before);
+        let (again, ..) = session.download(url, &["--http1.1"])?;
+        seen.http1 = again.as_http1_download(before);
     }
-    let explained = explain_transfers(arguments, seen, None, None, &nothing, terminal);
-    unless_interrupted(explained, &flag)?;
+    session.explain_transfers(seen, None, None, &nothing)?;
     match end.code {
         // Cut short by us, by time or by size.
         Some(0 | CURL_TIMED_OUT) | None => Ok(()),
@@ -181,41 +151,166 @@ pub(super) fn run_download(
     }
 }
 
-/// Downloads once, with more `flags` of curl. Returns what was seen, how curl ended, and the last
-/// line of what it said.
-fn download(
-    arguments: &DiagnoseArguments,
-    url: &str,
-    flags: &[&str],
-    interrupts: &InterruptFlags,
-    terminal: &Terminal,
-) -> Result<(WatchedFindings, CommandEnd, String), Failure> {
-    let time = arguments.load.requested_time().unwrap_or(MAX_TIME);
-    let most = arguments.load.bytes().unwrap_or(MAX_BYTES);
-    let words = curl_words(url, flags, time);
-    let mut command = Command::new(&words[0]);
-    command
-        .args(&words[1..])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let witness = PathWitness::begin_witness();
-    let mut program = ChildProgram::start(&mut command, &words)?;
-    let mut progress = WatchDisplay::start_display(arguments, url, interrupts, terminal)?;
-    let watched = program.watch_program(&mut |now| {
-        progress.show_progress(now);
-        now.moved >= most || interrupts.flag.load(Ordering::Relaxed)
-    });
-    drop(progress);
-    program.ask_to_end();
-    let end = program.wait_for_end()?;
-    let said = program.last_error_line();
-    let seen = WatchedFindings::from_watched(
-        (watched?.as_ref(), witness),
-        Some(&end),
-        arguments.bandwidth,
-    );
-    Ok((seen, end, said))
+/// Watching, with what it is asked for, shown and ended by.
+struct WatchSession<'w> {
+    arguments: &'w DiagnoseArguments,
+    interrupts: InterruptFlags,
+    terminal: &'w Terminal,
+}
+
+impl<'w> WatchSession<'w> {
+    fn start(arguments: &'w DiagnoseArguments, terminal: &'w Terminal) -> Result<Self> {
+        Ok(Self {
+            arguments,
+            interrupts: arguments.live.interrupt_flags()?,
+            terminal,
+        })
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupts.flag.load(Ordering::Relaxed)
+    }
+
+    fn start_display(&self, name: &str) -> Result<WatchDisplay<'w>> {
+        WatchDisplay::start_display(self.arguments, name, &self.interrupts, self.terminal)
+    }
+
+    fn findings(
+        &self,
+        watched: (Option<&WatchedConnections>, Option<PathWitness>),
+        end: Option<&CommandEnd>,
+    ) -> WatchedFindings {
+        WatchedFindings::from_watched(watched, end, self.arguments.bandwidth)
+    }
+
+    /// Watches a program until it ends, and asks it to end when its time is over or nothing more
+    /// can be seen.
+    fn watch_command(
+        &self,
+        program: &mut ChildProgram<'_>,
+    ) -> Result<Result<Option<WatchedConnections>>> {
+        let mut progress = self.start_display(&program.words.join(" "))?;
+        let requested = self.arguments.load.requested_time();
+        let time = requested.unwrap_or(Span::MAX);
+        let mut is_late = false;
+        let watched = program.watch_program(&mut |now| {
+            progress.show_progress(now);
+            is_late = now.elapsed >= time;
+            is_late || self.is_interrupted()
+        });
+        drop(progress);
+        // One of which nothing is left to watch is ending by itself.
+        if (is_late || self.is_interrupted() || watched.is_err()) && !program.has_ended() {
+            if is_late && !self.is_interrupted() {
+                self.terminal.print_notice(&format!(
+                    "`{}` is asked to end: {time} (--time) have passed",
+                    program.words[0]
+                ));
+            }
+            program.ask_to_end();
+        }
+        Ok(watched)
+    }
+
+    /// Downloads once, with more `flags` of curl. Returns what was seen, how curl ended, and the
+    /// last line of what it said.
+    fn download(&self, url: &str, flags: &[&str]) -> Result<(WatchedFindings, CommandEnd, String)> {
+        let load = &self.arguments.load;
+        let most = load.bytes().unwrap_or(MAX_BYTES);
+        let words = curl_words(url, flags, load.requested_time().unwrap_or(MAX_TIME));
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let witness = PathWitness::begin_witness();
+        let mut program = ChildProgram::start(&mut command, &words)?;
+        let mut progress = self.start_display(url)?;
+        let watched = program.watch_program(&mut |now| {
+            progress.show_progress(now);
+            now.moved >= most || self.is_interrupted()
+        });
+        drop(progress);
+        program.ask_to_end();
+        let end = program.wait_for_end()?;
+        let said = program.last_error_line();
+        let seen = self.findings((watched?.as_ref(), witness), Some(&end));
+        Ok((seen, end, said))
+    }
+
+    /// Judges the transfers that were `seen`, prints what is found, and keeps it. The sentence
+    /// `nothing` is for the user if there is nothing to judge.
+    fn explain_transfers(
+        &self,
+        seen: WatchedFindings,
+        recording: Option<OwnRecording>,
+        command: Option<CommandEnd>,
+        nothing: &str,
+    ) -> Result {
+        let explained = if seen.transfers.is_empty() && seen.time.is_none() {
+            Err(run_failure(nothing))
+        } else {
+            self.finish_report(self.judge_transfers(seen, recording, command))
+        };
+        match explained {
+            explained if !self.is_interrupted() => explained,
+            Ok(()) => Err(Failure::already_printed(INTERRUPTED)),
+            Err(failure) => Err(Failure::new(INTERRUPTED, failure.message)),
+        }
+    }
+
+    fn judge_transfers(
+        &self,
+        seen: WatchedFindings,
+        recording: Option<OwnRecording>,
+        command: Option<CommandEnd>,
+    ) -> DiagnosisReport {
+        let (terminal, time) = (self.terminal, seen.time);
+        if let Some(time) = &time {
+            terminal.print_result(&report::time_account(time, command.is_some()));
+        }
+        let mut transfers = Vec::new();
+        for one in seen.transfers {
+            let rate = one.explained_rate();
+            let diagnosis = diagnose_transfer(one, time.as_ref());
+            terminal.print_result(&report::diagnosis_text(&diagnosis, rate));
+            transfers.push(diagnosis);
+        }
+        if !transfers.is_empty() && seen.moved_too_briefly > ByteCount::ZERO {
+            terminal.print_notice(&format!(
+                "{} more moved in connections that were too short for a verdict",
+                seen.moved_too_briefly
+            ));
+        }
+        let verdict = transfers.first().map(|diagnosis| &diagnosis.verdict);
+        let capture = recording
+            .and_then(|recording| finish_recording(recording, self.arguments.bandwidth, verdict));
+        DiagnosisReport {
+            capture: capture.map(Box::new),
+            command,
+            time,
+            validity: seen.validity,
+            http1: seen.http1,
+            trial: None,
+            transfers,
+        }
+    }
+
+    /// Prints what there is besides the transfers, and the whole report.
+    fn finish_report(&self, report: DiagnosisReport) -> Result {
+        let texts = [
+            report.capture.as_deref().map_text(report::own_capture),
+            report.http1.as_ref().map_text(report::http1_text),
+            report.command.as_ref().map_text(report::command_end),
+            report.validity.as_ref().map_text(report::not_valid),
+        ];
+        self.terminal.print_result(&texts.concat());
+        let is_valid = report.validity.as_ref().is_none_or(Validity::is_valid);
+        let out = (&self.arguments.archive, self.terminal);
+        print_diagnosis(None, report, None, out);
+        Failure::after_report(None, false, is_valid)
+    }
 }
 
 fn curl_words(url: &str, flags: &[&str], time: Span) -> Vec<String> {
@@ -446,75 +541,6 @@ fn ask_routers(seen: &mut WatchedFindings, interrupt: &AtomicBool) {
     }
 }
 
-/// Judges the transfers that were `seen`, prints what is found, and keeps it.
-fn explain_transfers(
-    arguments: &DiagnoseArguments,
-    seen: WatchedFindings,
-    recording: Option<OwnRecording>,
-    command: Option<CommandEnd>,
-    nothing: &str,
-    terminal: &Terminal,
-) -> Result {
-    let WatchedFindings {
-        transfers,
-        time,
-        moved_too_briefly,
-        validity,
-        http1,
-    } = seen;
-    if transfers.is_empty() && time.is_none() {
-        return Err(run_failure(nothing));
-    }
-    if let Some(time) = &time {
-        terminal.print_result(&report::time_account(time, command.is_some()));
-    }
-    let mut found = Vec::new();
-    for one in transfers {
-        let rate = one.explained_rate();
-        let diagnosis = diagnose_transfer(one, time.as_ref());
-        terminal.print_result(&report::diagnosis_text(&diagnosis, rate));
-        found.push(diagnosis);
-    }
-    if !found.is_empty() && moved_too_briefly > ByteCount::ZERO {
-        terminal.print_notice(&format!(
-            "{moved_too_briefly} more moved in connections that were too short for a verdict"
-        ));
-    }
-    let verdict = found.first().map(|diagnosis| &diagnosis.verdict);
-    let capture =
-        recording.and_then(|recording| finish_recording(recording, arguments.bandwidth, verdict));
-    if let Some(capture) = &capture {
-        terminal.print_result(&report::own_capture(capture));
-    }
-    if let Some(again) = &http1 {
-        terminal.print_result(&report::http1_text(again));
-    }
-    if let Some(end) = &command {
-        terminal.print_result(&report::command_end(end));
-    }
-    let is_valid = validity.as_ref().is_none_or(Validity::is_valid);
-    if let Some(validity) = &validity {
-        terminal.print_result(&report::not_valid(validity));
-    }
-    let diagnosis = Box::new(DiagnosisReport {
-        transfers: found,
-        capture: capture.map(Box::new),
-        command,
-        time,
-        validity,
-        http1,
-        trial: None,
-    });
-    terminal.print_event(&Event::Diagnosis(diagnosis.clone()));
-    let content = Content::Diagnosis {
-        measurement: None,
-        diagnosis,
-    };
-    let document = terminal.print_report(content, None);
-    arguments.archive.keep_document(&document, terminal);
-    Failure::after_report(None, false, is_valid)
-}
-
 /// Ends a capture. What was watched is printed although its capture could not be kept.
 fn finish_recording(
     recording: OwnRecording,
@@ -553,15 +579,6 @@ fn describe_end(end: &CommandEnd) -> String {
     match (end.code, end.signal) {
         (Some(code), _) => format!("with code {code}"),
         (None, signal) => format!("by signal {}", signal.unwrap_or_default()),
-    }
-}
-
-/// Returns an interrupt in place of any other result if the user interrupted the program.
-fn unless_interrupted(explained: Result, flag: &AtomicBool) -> Result {
-    match explained {
-        explained if !flag.load(Ordering::Relaxed) => explained,
-        Ok(()) => Err(Failure::already_printed(INTERRUPTED)),
-        Err(failure) => Err(Failure::new(INTERRUPTED, failure.message)),
     }
 }
 

@@ -144,7 +144,7 @@ fn of_document(name: &str, document: Document) -> Result<Measurement> {
         _ => {
             let why = document
                 .error
-                .map_or_else(String::new, |error| format!(": {}", error.message));
+                .map_text(|error| format!(": {}", error.message));
             Err(usage_failure(format!(
                 "{name} holds a document without a measurement{why}"
             )))

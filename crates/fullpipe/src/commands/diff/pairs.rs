@@ -86,10 +86,7 @@ fn finish_comparison(
     terminal: &Terminal,
 ) -> Result {
     let interrupted = compared.interrupted;
-    let error = error.map(|Failure { code, message }| ErrorReport {
-        message,
-        exit_code: code,
-    });
+    let error = error.map(ErrorReport::from);
     super::print_difference(compared, error.as_ref(), terminal);
     Failure::after_report(error.as_ref(), interrupted, true)
 }

@@ -3,7 +3,8 @@
 use std::io::{self, ErrorKind};
 
 use fullpipe_iperf::{SessionStep, TestError};
-use fullpipe_probe::{ConnectedTest, ProbeError, TestEvent, watch_transfer};
+use fullpipe_probe::{ProbeError, TestEvent, watch_transfer};
+use fullpipe_record::ConnectedTest;
 use fullpipe_report::iperf3::{TestRole, greeting_lines};
 
 use super::arguments::{ClientPlan, ProgramFormat};
@@ -12,10 +13,8 @@ use super::process;
 use super::renderer::{TestFailure, TestRenderer, test_header};
 use super::sentences::{CLIENT_TERMINATED, error_sentence};
 use crate::commands::interrupt_flag;
+use crate::commands::measure::displacing_udp;
 use crate::commands::prelude::*;
-
-/// Largest rate of UDP without a warning.
-const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
 
 pub(super) fn run(plan: &ClientPlan, output: &mut ResultWriter) -> Result {
     let flag = interrupt_flag()?;
@@ -101,17 +100,7 @@ fn has_agreed(error: &ProbeError) -> bool {
 /// Returns a warning before much UDP is sent. iperf3 sends it without consent, so we do not ask for
 /// it.
 fn udp_warning(request: &Request) -> Option<String> {
-    if request.transport == Transport::Tcp {
-        return None;
-    }
-    let offered = request
-        .rate
-        .map(|rate| rate.scale_by(request.streams.into()));
-    let what = match offered {
-        Some(rate) if rate <= UDP_CONSENT_RATE => return None,
-        Some(rate) => format!("{rate} of UDP"),
-        None => "UDP as fast as it goes".to_owned(),
-    };
+    let what = displacing_udp(request)?;
     Some(format!(
         "{what} takes no notice of congestion: on a path that others use it displaces their traffic"
     ))

@@ -44,10 +44,14 @@ pub(super) fn parse_seconds(text: &str) -> Result<f64, String> {
 
 /// Seconds, whole.
 pub(super) fn whole_seconds(text: &str) -> Result<Span, String> {
+    whole_time(text, "seconds", Span::from_secs)
+}
+
+fn whole_time(text: &str, unit: &str, of: fn(u64) -> Span) -> Result<Span, String> {
     let number = parse_integer(text)?;
     u64::try_from(number)
-        .map(Span::from_secs)
-        .map_err(|_| format!("{number} is not a number of seconds"))
+        .map(of)
+        .map_err(|_| format!("{number} is not a number of {unit}"))
 }
 
 /// The rate that a server permits. iperf3's time to average over, after a slash, cannot be chosen.
@@ -60,10 +64,7 @@ pub(super) fn parse_rate_limit(text: &str) -> Result<BitRate, String> {
 
 /// Milliseconds, whole.
 pub(super) fn parse_milliseconds(text: &str) -> Result<Span, String> {
-    let number = parse_integer(text)?;
-    u64::try_from(number)
-        .map(Span::from_millis)
-        .map_err(|_| format!("{number} is not a number of milliseconds"))
+    whole_time(text, "milliseconds", Span::from_millis)
 }
 
 /// Reads a rate and, after a slash, the number of blocks in a burst.

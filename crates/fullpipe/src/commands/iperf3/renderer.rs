@@ -2,16 +2,14 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fullpipe_probe::ConnectedTest;
-use fullpipe_record::{Interval, Measurement, Request};
+use fullpipe_record::{ConnectedTest, Interval, Measurement, Request};
 use fullpipe_report::iperf3::{
     IPERF3_VERSION, JsonOutput, TestHeader, TestRole, TextOptions, TextOutput,
 };
-use fullpipe_units::Span;
+use fullpipe_units::{OptionText, Span};
 
 use super::arguments::{ProgramFormat, ProgramSettings};
 use super::output::ResultWriter;
-use crate::commands::server_text::test_connections;
 
 /// Returns the version that the program reports: that of the iperf3 in whose place it runs, and its
 /// own.
@@ -64,16 +62,14 @@ pub(super) enum TestFailure {
 pub(super) struct TestRenderer {
     header: TestHeader,
     role: TestRole,
-    format: ReportFormat,
+    form: ProgramFormat,
+    report: TestReport,
     is_connected: bool,
 }
 
-enum ReportFormat {
+enum TestReport {
     Text(Box<TextOutput>),
-    Document(Box<JsonOutput>),
-    Stream(Box<JsonOutput>),
-    /// A stream of events, and the document at the end.
-    StreamAndDocument(Box<JsonOutput>),
+    Json(Box<JsonOutput>),
 }
 
 impl TestRenderer {
@@ -84,28 +80,30 @@ impl TestRenderer {
         request: Request,
         header: TestHeader,
     ) -> Self {
-        let options = TextOptions {
-            role,
-            unit: shape.unit,
-            verbose: shape.verbose,
-        };
-        let format = match shape.form {
-            ProgramFormat::Text => ReportFormat::Text(Box::new(TextOutput::new(options, request))),
-            ProgramFormat::Json => {
-                ReportFormat::Document(Box::new(JsonOutput::new(role, request, &header)))
-            }
-            ProgramFormat::JsonStream => {
-                ReportFormat::Stream(Box::new(JsonOutput::new(role, request, &header)))
-            }
-            ProgramFormat::JsonStreamAndDocument => {
-                ReportFormat::StreamAndDocument(Box::new(JsonOutput::new(role, request, &header)))
-            }
+        let report = if shape.form == ProgramFormat::Text {
+            let options = TextOptions {
+                role,
+                unit: shape.unit,
+                verbose: shape.verbose,
+            };
+            TestReport::Text(Box::new(TextOutput::new(options, request)))
+        } else {
+            TestReport::Json(Box::new(JsonOutput::new(role, request, &header)))
         };
         Self {
             header,
             role,
-            format,
+            form: shape.form,
+            report,
             is_connected: false,
+        }
+    }
+
+    /// Writes lines of text, or events of a stream; of a document alone nothing is written before
+    /// its end.
+    fn write(&self, lines: &str, output: &mut ResultWriter) {
+        if self.form != ProgramFormat::Json {
+            output.write_text(lines);
         }
     }
 
@@ -116,21 +114,16 @@ impl TestRenderer {
         output: &mut ResultWriter,
     ) {
         self.is_connected = true;
-        let connections = test_connections(connected);
-        match &mut self.format {
-            ReportFormat::Text(text) => {
-                output.write_text(&text.connection_lines(&self.header, &connections));
-            }
-            ReportFormat::Document(json) => drop(json.add_connections(&self.header, &connections)),
-            ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
-                output.write_text(&json.add_connections(&self.header, &connections));
-            }
-        }
+        let lines = match &mut self.report {
+            TestReport::Text(text) => text.connection_lines(&self.header, connected),
+            TestReport::Json(json) => json.add_connections(&self.header, connected),
+        };
+        self.write(&lines, output);
     }
 
     /// Names the other end in the text of a test that failed before its data connections were open.
     pub(super) fn report_peer(&self, output: &mut ResultWriter) {
-        if let ReportFormat::Text(text) = &self.format
+        if let TestReport::Text(text) = &self.report
             && !self.is_connected
         {
             output.write_text(&text.unconnected_peer_line(&self.header));
@@ -139,74 +132,63 @@ impl TestRenderer {
 
     /// Reports an interval.
     pub(super) fn report_interval(&mut self, interval: &Interval, output: &mut ResultWriter) {
-        match &mut self.format {
-            ReportFormat::Text(text) => output.write_text(&text.interval_lines(interval)),
-            ReportFormat::Document(json) => drop(json.add_interval(interval)),
-            ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
-                output.write_text(&json.interval_event(interval).unwrap_or_default());
+        let lines = match &mut self.report {
+            TestReport::Text(text) => text.interval_lines(interval),
+            TestReport::Json(json) if self.form == ProgramFormat::Json => {
+                json.add_interval(interval).unwrap_or_default()
             }
-        }
+            TestReport::Json(json) => json.interval_event(interval).unwrap_or_default(),
+        };
+        self.write(&lines, output);
     }
 
     /// Reports the results of the test.
     pub(super) fn report_results(&mut self, seen: &Measurement, output: &mut ResultWriter) {
         let printed_there = seen.remote.output.as_deref();
-        match &mut self.format {
-            ReportFormat::Text(text) => {
-                output.write_text(&text.result_lines(seen));
-                output.write_text(
-                    &printed_there
-                        .map(|printed| text.server_output(printed))
-                        .unwrap_or_default(),
-                );
-            }
-            ReportFormat::Document(json) => {
-                json.add_results(seen);
-                printed_there.map(|printed| json.server_output(printed));
-            }
-            ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
-                output.write_text(&json.add_results(seen));
-                output.write_text(
-                    &printed_there
-                        .map(|printed| json.server_output(printed))
-                        .unwrap_or_default(),
-                );
-            }
+        let lines = match &mut self.report {
+            TestReport::Text(text) => [
+                text.result_lines(seen),
+                printed_there.map_text(|printed| text.server_output(printed)),
+            ],
+            TestReport::Json(json) => [
+                json.add_results(seen),
+                printed_there.map_text(|printed| json.server_output(printed)),
+            ],
+        };
+        for lines in &lines {
+            self.write(lines, output);
         }
     }
 
     /// Reports that the test failed.
     pub(super) fn report_failure(&mut self, failure: &TestFailure, output: &mut ResultWriter) {
-        let (plain, labelled) = match failure {
-            // A server of iperf3 has the label in its documents too.
-            TestFailure::Error(why) if self.role == TestRole::Client => {
-                (why.clone(), format!("error - {why}"))
-            }
-            TestFailure::Error(why) => (format!("error - {why}"), format!("error - {why}")),
-            TestFailure::Interrupted(why) => {
-                let why = format!("interrupt - {why}");
-                (why.clone(), why)
-            }
+        let labelled = match failure {
+            TestFailure::Error(why) => format!("error - {why}"),
+            TestFailure::Interrupted(why) => format!("interrupt - {why}"),
         };
-        match &mut self.format {
-            ReportFormat::Text(_) => output.print_error(&labelled),
-            ReportFormat::Document(json) => drop(json.add_failure(&plain)),
-            ReportFormat::Stream(json) | ReportFormat::StreamAndDocument(json) => {
-                output.write_text(&json.add_failure(&plain));
+        let line = match (&mut self.report, failure) {
+            (TestReport::Text(_), _) => return output.print_error(&labelled),
+            // A server of iperf3 has the label in its documents too.
+            (TestReport::Json(json), TestFailure::Error(why)) if self.role == TestRole::Client => {
+                json.add_failure(why)
             }
-        }
+            (TestReport::Json(json), _) => json.add_failure(&labelled),
+        };
+        self.write(&line, output);
     }
 
     /// Ends the report: prints the document, if there is one.
     pub(super) fn finish_report(self, output: &mut ResultWriter) {
-        if let ReportFormat::Document(json) | ReportFormat::StreamAndDocument(json) = self.format {
+        if let TestReport::Json(json) = self.report
+            && self.form != ProgramFormat::JsonStream
+        {
             output.write_text(&json.document_text());
         }
     }
 
     /// Prints the last line of a client whose test came to its end.
     pub(super) fn print_done_line(&self, output: &mut ResultWriter) {
-        if let ReportFormat::Text(text) = &self.format {
+        if let TestReport::Text(text) = &self.report {
             output.write_text(&text.done_line());
         }
     }

@@ -2,7 +2,6 @@
 
 use super::scenarios::{check_congestion_controls, load_scenario};
 use super::scenarios::{check_path_support, load_grid};
-use crate::commands::diagnose::explained_rate;
 use crate::commands::grid_runs::GridRuns;
 use crate::commands::prelude::*;
 use fullpipe_experiment::{
@@ -11,7 +10,7 @@ use fullpipe_experiment::{
 };
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_lab::Backend;
-use fullpipe_record::{HostSettings, LabReport};
+use fullpipe_record::{GridReport, HostSettings, LabReport};
 use fullpipe_scenario::{Scenario, ScenarioGrid};
 
 /// The hosts and the path of scenarios.
@@ -70,10 +69,8 @@ pub(super) fn run_all(
     terminal: &Terminal,
 ) -> Result {
     // All files are read and all requirements checked before the first lab is built.
-    let scenarios: Vec<Scenario> = names
-        .iter()
-        .map(|name| load_scenario(name))
-        .collect::<Result<_, _>>()?;
+    let scenarios = names.iter().map(|name| load_scenario(name));
+    let scenarios: Vec<Scenario> = scenarios.collect::<Result<_, _>>()?;
     place.check_requirements(&scenarios)?;
     let flag = crate::commands::interrupt_flag()?;
     let mut reports = Vec::new();
@@ -139,14 +136,18 @@ pub(super) fn measure_grid(
             runs.observe_event(event);
         }
     })?;
-    terminal.print_result(&report::grid_report(&report));
     let (passed, interrupted) = (report.passed, report.interrupted);
+    print_grid(report, terminal);
+    runs.map_or(Ok(()), GridRuns::into_result)?;
+    Failure::after_report(None, interrupted && !passed, passed)
+}
+
+fn print_grid(report: GridReport, terminal: &Terminal) {
+    terminal.print_result(&report::grid_report(&report));
     terminal.print_event(&Event::Grid(Box::new(report.clone())));
     terminal.print_content(Content::Grid {
         grid: Box::new(report),
     });
-    runs.map_or(Ok(()), GridRuns::into_result)?;
-    Failure::after_report(None, interrupted && !passed, passed)
 }
 
 /// Returns the settings of the hosts of a grid, which can be measured in `place`.
@@ -193,7 +194,7 @@ fn show_event(event: &Event, terminal: &Terminal) {
         }
         Event::Interval(_) => terminal.print_progress("."),
         Event::Measurement(measurement) => {
-            let rate = explained_rate(measurement);
+            let rate = measurement.summary.steady_or_mean_rate();
             let valid = if measurement.validity.is_valid() {
                 ""
             } else {

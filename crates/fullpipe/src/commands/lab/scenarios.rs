@@ -5,6 +5,8 @@ use crate::commands::prelude::*;
 use crate::commands::up::describe_path;
 use crate::input::read_text;
 use crate::sibling::read_sibling;
+use std::borrow::Cow;
+
 use fullpipe_lab::{Backend, check_congestion_control};
 use fullpipe_scenario::{
     RequiredControl, Scenario, ScenarioGrid, builtin_comparisons, builtin_grids, builtin_scenarios,
@@ -84,11 +86,7 @@ pub(super) fn check_path_support(scenarios: &[Scenario], backend: Backend) -> Re
 /// # Errors
 /// Fails if the file cannot be read or is not a valid grid.
 pub(super) fn load_grid(name: &str) -> Result<ScenarioGrid> {
-    if let Some((name, text)) = builtin_grids().iter().find(|(known, _)| *known == name) {
-        return Ok(ScenarioGrid::parse(name, text)?);
-    }
-    let text = read_text(Path::new(name))
-        .map_err(|cause| read_failure("grid", name, &cause, builtin_grids()))?;
+    let text = known_text("grid", name, builtin_grids())?;
     Ok(ScenarioGrid::parse(name, &text)?)
 }
 
@@ -121,22 +119,23 @@ pub(crate) fn load_scenario(name: &str) -> Result<Scenario> {
 
 /// Returns the scenario `name` of those in `known`, or else of the file of this name.
 fn load_known(name: &str, known: &[(&str, &str)]) -> Result<Scenario> {
-    if let Some((name, text)) = known.iter().find(|(known, _)| *known == name) {
-        return Ok(Scenario::parse(name, text)?);
-    }
-    let text = read_text(Path::new(name))
-        .map_err(|cause| read_failure("scenario", name, &cause, known))?;
+    let text = known_text("scenario", name, known)?;
     Ok(Scenario::parse_with(name, &text, &|file| {
         read_sibling(Path::new(name), file)
     })?)
 }
 
-/// Returns the failure to read a file; `kind` is `grid` or `scenario`, of which `known` are built
-/// in.
-fn read_failure(kind: &str, name: &str, cause: &std::io::Error, known: &[(&str, &str)]) -> Failure {
-    let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-    let known = known.join(", ");
-    usage_failure(format!(
-        "cannot read the {kind} {name}: {cause}; the built-in {kind}s are {known}"
-    ))
+/// Returns the text of what is built in under this name, or else of the file of this name; `kind`
+/// is `grid` or `scenario`.
+fn known_text<'k>(kind: &str, name: &str, known: &[(&str, &'k str)]) -> Result<Cow<'k, str>> {
+    if let Some((_, text)) = known.iter().find(|(known, _)| *known == name) {
+        return Ok(Cow::Borrowed(text));
+    }
+    read_text(Path::new(name)).map(Cow::Owned).map_err(|cause| {
+        let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        let known = known.join(", ");
+        usage_failure(format!(
+            "cannot read the {kind} {name}: {cause}; the built-in {kind}s are {known}"
+        ))
+    })
 }

@@ -5,10 +5,10 @@ use crate::commands::live::LivePicture;
 use crate::commands::log_thread::LogThread;
 use crate::commands::pidfile::PidFile;
 use crate::commands::prelude::*;
-use crate::terminal::event_line;
+use crate::live::ServerUpdate;
+use crate::terminal::{current_time_text, event_line};
 use fullpipe_control::RefusedConnections;
 use fullpipe_copy::ShareEvent;
-use fullpipe_live::ServerUpdate;
 use fullpipe_probe::ServerEvent;
 use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected,
@@ -130,10 +130,7 @@ impl ServerLog {
     }
 
     pub(super) fn write_entry(&mut self, noted: &LogEntry) {
-        let now = jiff::Timestamp::now()
-            .round(jiff::Unit::Second)
-            .map(|now| now.to_string())
-            .unwrap_or_default();
+        let now = current_time_text(jiff::Unit::Second);
         let line = if self.json {
             noted.to_event().map(|event| event_line(&event, &now))
         } else {

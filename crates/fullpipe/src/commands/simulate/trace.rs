@@ -108,35 +108,36 @@ fn write_failure(file: &Path, error: &io::Error) -> Failure {
 
 fn trace_row(point: &TracePoint) -> String {
     let (sample, tcp) = (&point.sender, &point.sender.tcp);
-    let segments =
-        |count: Option<SegCount>| count.map_or_else(String::new, |count| count.get().to_string());
+    let segments = |count: Option<SegCount>| count.map_text(|count| count.get().to_string());
     let in_flight = sample
         .pipe_bytes()
         .zip(tcp.snd_mss)
         .map(|(pipe, mss)| pipe.get() / mss.get().max(1));
-    let state = tcp.congestion_state.map_or("", |state| match state {
-        CongestionState::Open => "open",
-        CongestionState::Disorder => "disorder",
-        CongestionState::Cwr => "cwr",
-        CongestionState::Recovery => "recovery",
-        CongestionState::Loss => "loss",
-    });
+    let state = tcp.congestion_state.map_or("", congestion_name);
     [
         sample.at.as_secs_f64().to_string(),
         sample.stream.to_string(),
         segments(tcp.cwnd),
         segments(tcp.ssthresh),
-        in_flight.map_or_else(String::new, |count| count.to_string()),
+        in_flight.map_text(|count| count.to_string()),
         point.queued.get().to_string(),
         point.rate.bps().to_string(),
-        tcp.rtt
-            .map_or_else(String::new, |rtt| rtt.as_secs_f64().to_string()),
-        tcp.pacing_rate
-            .map_or_else(String::new, |rate| rate.bps().to_string()),
+        tcp.rtt.map_text(|rtt| rtt.as_secs_f64().to_string()),
+        tcp.pacing_rate.map_text(|rate| rate.bps().to_string()),
         segments(tcp.total_retrans),
         state.to_owned(),
     ]
     .join(",")
+}
+
+fn congestion_name(state: CongestionState) -> &'static str {
+    match state {
+        CongestionState::Open => "open",
+        CongestionState::Disorder => "disorder",
+        CongestionState::Cwr => "cwr",
+        CongestionState::Recovery => "recovery",
+        CongestionState::Loss => "loss",
+    }
 }
 
 fn trace_interval(text: &str) -> Result<Span, String> {

@@ -2,8 +2,8 @@
 
 use super::Drawing;
 use crate::commands::prelude::*;
+use crate::live::SweepUpdate;
 use fullpipe_experiment::{PendingRuns, RunningSweep, SweepMeasurer};
-use fullpipe_live::SweepUpdate;
 use fullpipe_record::{SweepPlan, SweepReport, SweepRun, SweepRunRecord};
 use fullpipe_stats::campaign::{CampaignPlan, CampaignStep, spent_cost};
 

@@ -2,10 +2,10 @@
 
 use super::Drawing;
 use crate::commands::prelude::*;
+use crate::live::SweepUpdate;
 use fullpipe_experiment::{EmulatedTarget, LabTarget, SweepMeasurer, VirtualTarget};
 use fullpipe_host::device_counts;
 use fullpipe_lab::{Host as LabHost, Lab};
-use fullpipe_live::SweepUpdate;
 use fullpipe_probe::{TestEvent, measure_transfer, watch_closely};
 use fullpipe_record::{DailyHours, DeviceCounts, Path};
 use fullpipe_scenario::{PathSpec, Scenario, ScenarioStep, parse_path_flag_with};

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_iperf::{ErrorNumber, TestParameters, TestRefusal, data_connections, direction_of};
-use fullpipe_record::{Direction, EndReport, Interval, Request, SocketReadback, Transport};
+use fullpipe_record::{
+    ConnectedTest, Direction, EndReport, Interval, Request, SocketReadback, Transport,
+};
 use fullpipe_units::{ByteCount, Span};
 use socket2::SockRef;
 use tokio::task::spawn_blocking;
@@ -15,7 +17,7 @@ use super::super::ServerEvent;
 use super::super::monitor::TransferMonitor;
 use super::super::output::OutputBuffer;
 use super::{MAX_REPORT_SAMPLES, ServedTest};
-use crate::client::{ConnectedTest, segment_size};
+use crate::client::segment_size;
 use crate::engine::{PlannedStream, RunningTransfer, TransferPlan, read_back};
 use crate::machine::MachineSampler;
 use crate::progress::{CountedTransfer, planned_streams};
@@ -95,8 +97,12 @@ impl ServedTest {
 
     /// Reports that data flows, and begins the text of the test if the client asked for it.
     fn report_connected(&mut self, mss: Option<ByteCount>) {
-        let connected =
-            ConnectedTest::from_sockets(&self.reported_request(), &self.cookie, mss, &self.sockets);
+        let connected = ConnectedTest::from_sockets(
+            &self.reported_request(),
+            self.cookie.to_string(),
+            mss,
+            &self.sockets,
+        );
         self.output = self
             .is_output_wanted()
             .then(|| OutputBuffer::new(self.server.printer, self.client, &connected));
