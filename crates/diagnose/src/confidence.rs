@@ -50,6 +50,12 @@ const fn odds_of_segments(view: Basis) -> [f64; 2] {
 /// The same of round trips.
 const OF_ROUND_TRIPS: [f64; 2] = [0.4, 20.0];
 
+/// Returns the odds that a few looks take, as those of listings.
+fn odds_of_looks(few: Option<u64>) -> f64 {
+    const OF_ONE_LOOK: f64 = 1.5;
+    few.map_or(0.0, |looks| OF_ONE_LOOK / looks.max(1) as f64)
+}
+
 /// Returns the confidence in `finding` by the `signals` of its transfer, to a hundredth; zero of
 /// one that names no limit.
 pub(crate) fn confidence(view: Basis, finding: &LimitFinding, signals: &Signals) -> Ratio {
@@ -60,7 +66,8 @@ pub(crate) fn confidence(view: Basis, finding: &LimitFinding, signals: &Signals)
     let odds = odds_of_view(view)
         + odds_of_time(view) * finding.share.get().min(1.0)
         + saturated(segments, odds_of_segments(view))
-        + saturated(signals.round_trips, OF_ROUND_TRIPS);
+        + saturated(signals.round_trips, OF_ROUND_TRIPS)
+        - odds_of_looks(signals.few_looks);
     let is_few = signals
         .data_segments
         .is_some_and(|all| all < MIN_SURE_SEGMENTS);
@@ -93,6 +100,7 @@ mod tests {
             data_segments: Some(segments),
             round_trips: Some(round_trips),
             full_segment_passed: true,
+            few_looks: None,
         }
     }
 

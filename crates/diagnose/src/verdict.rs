@@ -143,7 +143,11 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
         application_window::ceiling_of(&finding, evidence, figures.rtt, credit)
             .map(|rate| (Limit::ApplicationWindow, rate)),
     );
-    let (others, of_the_time) = seconds::other_limits(evidence, &finding);
+    let (others, of_the_time) = if evidence.few_looks() == Some(1) {
+        (Vec::new(), Ratio::ZERO)
+    } else {
+        seconds::other_limits(evidence, &finding)
+    };
     let is_alone = basis == Basis::Sender;
     Judgement {
         basis,

@@ -122,6 +122,7 @@ fn judge_evidence(evidence: Evidence, known: KnownFacts) -> Diagnosis {
         remedies: ranked_remedies(&evidence, &verdict),
         verdict,
         defects: Vec::new(),
+        next: Vec::new(),
         evidence: Some(evidence),
     }
 }

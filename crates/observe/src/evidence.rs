@@ -18,9 +18,6 @@ const MIN_SHARE: f64 = 0.1;
 /// Maximum number of transfers that are returned.
 const MAX_TRANSFERS: usize = 8;
 
-/// Minimum number of snapshots of a transfer that can be judged.
-const MIN_SNAPSHOTS: usize = 5;
-
 /// Ramp of a transfer that is judged whole: it leaves out only the first snapshot, from which the
 /// counters are counted.
 const FIRST_SNAPSHOT: Span = Span::from_nanos(1);
@@ -36,7 +33,7 @@ pub fn watched_transfers(
     bandwidth: Option<BitRate>,
 ) -> Vec<(Transfer, Evidence)> {
     let mut groups = connection_groups(watched);
-    groups.retain(|group| snapshot_count(group) >= MIN_SNAPSHOTS);
+    groups.retain(|group| snapshot_count(group) >= watched.fewest_snapshots);
     groups.sort_by_key(|group| std::cmp::Reverse(offered_bytes(group)));
     let most = groups
         .first()
@@ -58,7 +55,7 @@ pub fn watched_transfers(
 pub fn moved_too_briefly(watched: &WatchedConnections) -> ByteCount {
     let (judged, brief): (Vec<_>, Vec<_>) = connection_groups(watched)
         .into_iter()
-        .partition(|group| snapshot_count(group) >= MIN_SNAPSHOTS);
+        .partition(|group| snapshot_count(group) >= watched.fewest_snapshots);
     let most = judged
         .iter()
         .map(|group| offered_bytes(group))
@@ -216,7 +213,7 @@ fn group_evidence(
         .min();
     let rate = BitRate::from_bytes_in(moved_bytes(group), request.duration);
     let steady = course_of_all(group, &samples, receives, rate);
-    let [sender, receiver] = at_this_end(receives, Some(watched.settings.clone()));
+    let [sender, receiver] = at_this_end(receives, watched.settings.clone());
     let [sender_sockets, receiver_sockets] = at_this_end(receives, sockets);
     let [sender_machine, receiver_machine] = at_this_end(receives, machine.unwrap_or_default());
     let [sender_samples, receiver_samples] = at_this_end(receives, samples);

@@ -3,6 +3,7 @@
 //! * In: a process, a program started to be watched, or one connection ([`WatchSubject`]).
 //!   [`watch_others`] samples its connections from `/proc` and `sock_diag` until the caller ends
 //!   it.
+//! * Or text of `ss` from any host ([`read_listing`]).
 //! * Out: [`WatchedConnections`], from which [`watched_transfers`] makes the evidence of each
 //!   transfer, for `diagnose` to judge.
 //!
@@ -11,6 +12,7 @@
 
 mod error;
 mod evidence;
+mod listing;
 mod machines;
 mod open;
 mod process;
@@ -18,6 +20,7 @@ mod watch;
 
 pub use error::WatchError;
 pub use evidence::{carries_data, last_data, moved_too_briefly, watched_transfers};
+pub use listing::{ConnectionListing, read_listing};
 pub use open::open_connections;
 pub use process::process_tree;
 pub use watch::{WatchProgress, WatchSubject, WatchedConnections, watch_others};

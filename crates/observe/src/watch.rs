@@ -33,6 +33,9 @@ const SEARCH_PAUSE: u32 = 20;
 /// Longest such time.
 const MAX_SEARCH_PAUSE: Duration = Duration::from_millis(200);
 
+/// Minimum number of samples of a connection that can be judged.
+const MIN_SNAPSHOTS: usize = 5;
+
 /// State of a socket whose connection is not yet established (`net/tcp_states.h`).
 const SYN_SENT: u8 = 2;
 
@@ -81,8 +84,8 @@ pub enum WatchSubject {
 /// The connections that were watched, with their samples.
 #[derive(Debug)]
 pub struct WatchedConnections {
-    /// Settings of the host, in the network namespace of the connections.
-    pub settings: HostSettings,
+    /// Settings of the host, in the network namespace of the connections; `None` of listings.
+    pub settings: Option<HostSettings>,
     /// Time for which they were watched.
     pub took: Span,
     /// The connections; the index is the number of the stream.
@@ -93,6 +96,8 @@ pub struct WatchedConnections {
     pub(crate) machines: MachineMeters,
     /// Processor time that the processes had used together, at times since the watching began.
     pub processor: Vec<(Span, Span)>,
+    /// Number of samples of a connection from which it can be judged.
+    pub(crate) fewest_snapshots: usize,
 }
 
 impl WatchedConnections {
@@ -133,6 +138,25 @@ pub(crate) struct ObservedConnection {
 }
 
 impl ObservedConnection {
+    /// Returns a connection, this end first, that was open before the first listing of it.
+    pub(crate) fn from_listing(
+        [local, remote]: [SocketAddr; 2],
+        owner: ConnectionOwner,
+        congestion: String,
+    ) -> Self {
+        Self {
+            cookie: 0,
+            owner,
+            local,
+            remote,
+            congestion,
+            has_fixed_rcvbuf: false,
+            is_old: true,
+            found: Span::ZERO,
+            misses: 0,
+        }
+    }
+
     /// Returns true if the connection is asked for in the next snapshot.
     fn is_open(&self) -> bool {
         self.misses < MISSES
@@ -153,6 +177,15 @@ pub(crate) struct ConnectionOwner {
 }
 
 impl ConnectionOwner {
+    /// Returns the process that a listing names.
+    pub(crate) fn from_listing(program: &str, pid: u32) -> Self {
+        Self {
+            pid: Some(pid),
+            program: Some(program.to_owned()),
+            descriptor: None,
+        }
+    }
+
     fn new(pid: u32, descriptor: i32) -> Self {
         Self {
             pid: Some(pid),
@@ -236,7 +269,8 @@ impl WatchProgress<'_> {
             .filter(|(at, _)| *at >= begin)
             .map(|(at, used)| (at.saturating_sub(begin), *used));
         WatchedConnections {
-            settings: self.settings.clone(),
+            settings: Some(self.settings.clone()),
+            fewest_snapshots: MIN_SNAPSHOTS,
             took: time.min(self.elapsed),
             connections: connections.collect(),
             samples,
@@ -293,7 +327,8 @@ pub fn watch_others(
     let took = Span::from(watch.origin.elapsed());
     watch.machines.take_sample(took);
     Ok(WatchedConnections {
-        settings,
+        settings: Some(settings),
+        fewest_snapshots: MIN_SNAPSHOTS,
         took,
         connections: watch.seen,
         samples: watch.samples,

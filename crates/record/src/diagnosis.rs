@@ -45,6 +45,9 @@ pub struct Diagnosis {
     /// Known defects of the kernels of both ends that may be behind the limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub defects: Vec<KernelDefect>,
+    /// Commands whose output would show more than what was handed over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub next: Vec<String>,
     /// Evidence of the verdict on a transfer that was watched: it can be judged again from this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,

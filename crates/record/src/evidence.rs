@@ -61,6 +61,19 @@ impl Evidence {
         self.is_watched || self.program.is_some()
     }
 
+    /// Returns the number of looks at each connection of another program, where these are so few and
+    /// far apart as listings are; one where its counters since the begin were read once.
+    pub fn few_looks(&self) -> Option<u64> {
+        const MAX_LOOKS: u64 = 20;
+        const MIN_GAP: Span = Span::from_millis(400);
+        let samples = self.sender_samples.iter().chain(&self.receiver_samples);
+        let streams = u64::from(self.request.streams).max(1);
+        let looks = samples.filter(|sample| sample.at > Span::ZERO).count() as u64;
+        let looks = looks.div_ceil(streams);
+        let is_few = looks == 1 || (looks <= MAX_LOOKS && self.request.duration >= MIN_GAP * looks);
+        (self.is_watched && self.capture.is_none() && is_few).then_some(looks)
+    }
+
     /// Returns the evidence of `measurement`, with the bandwidth that the user stated, if any; of
     /// the upload where data goes both ways, whose streams are numbered first.
     pub fn from_measurement(

@@ -32,6 +32,8 @@ pub(crate) struct Signals {
     pub(crate) round_trips: Option<f64>,
     /// True if a full segment came through.
     pub(crate) full_segment_passed: bool,
+    /// Looks at each connection, where there are only a few.
+    pub(crate) few_looks: Option<u64>,
 }
 
 impl Signals {
@@ -56,6 +58,7 @@ impl Signals {
             data_segments: sum(last.map(|last| last.tcp.data_segs_out)).or(of_capture.map(|_| 0)),
             round_trips: rounds(end.saturating_sub(begin), figures.rtt),
             full_segment_passed: of_capture.unwrap_or(by_bytes),
+            few_looks: figures.evidence.few_looks(),
         }
     }
 
@@ -76,6 +79,7 @@ impl Signals {
                     .zip(last.tcp.rcv_mss)
                     .is_some_and(is_above_mss)
             }),
+            few_looks: arrivals.evidence.few_looks(),
         }
     }
 

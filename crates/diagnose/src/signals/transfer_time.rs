@@ -29,6 +29,13 @@ impl TransferTime {
             booked: Vec::new(),
             streams: figures.flows.len() as u64,
         };
+        if figures.evidence.few_looks() == Some(1) {
+            figures
+                .flows
+                .iter()
+                .for_each(|flow| account.book_clocks(flow));
+            return account;
+        }
         for flow in &figures.flows {
             let after = figures.evidence.capture.map(|capture| capture.silent_after);
             account.book(TransferTimeUse::AfterTransfer, after.unwrap_or_default());
@@ -49,6 +56,9 @@ impl TransferTime {
             booked: Vec::new(),
             streams: arrivals.whole.len() as u64,
         };
+        if arrivals.evidence.few_looks() == Some(1) {
+            return account;
+        }
         let walk = ReceiverWalk::new(arrivals);
         for flow in &arrivals.whole {
             let end = last_progress(flow, |sample| sample.tcp.bytes_received);
@@ -69,6 +79,21 @@ impl TransferTime {
             Some((_, sum)) => *sum += time,
             None => self.booked.push((used_for, time)),
         }
+    }
+
+    /// Books what the kernel's own clocks say of a connection at which there was one look.
+    fn book_clocks(&mut self, flow: &SenderStream) {
+        let Some(last) = flow.snapshots.last().map(|last| last.sample) else {
+            return;
+        };
+        let clocks = [last.tcp.rwnd_limited, last.tcp.sndbuf_limited];
+        let [window, buffer] = clocks.map(Option::unwrap_or_default);
+        let busy = last.tcp.busy.unwrap_or_default();
+        self.book(TransferTimeUse::WindowFull, window);
+        self.book(TransferTimeUse::SendBuffer, buffer);
+        self.book(TransferTimeUse::NothingToSend, last.at.saturating_sub(busy));
+        let rest = busy.saturating_sub(window + buffer);
+        self.book(TransferTimeUse::Unknown, rest);
     }
 
     /// Returns the time of one use, all streams together.

@@ -17,6 +17,25 @@ pub(crate) fn read_document(file: &str) -> Result<Document> {
         .map_err(|error| not_a_document(name_of(file), &error))
 }
 
+/// Returns the documents in a text, one after another or in arrays.
+///
+/// # Errors
+/// Fails if the text is no JSON, or a value in it no document.
+pub(crate) fn own_documents(text: &str) -> serde_json::Result<Vec<Document>> {
+    let mut documents = Vec::new();
+    for value in serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>() {
+        match value? {
+            serde_json::Value::Array(values) => {
+                for value in values {
+                    documents.push(Document::from_value(value)?);
+                }
+            }
+            value => documents.push(Document::from_value(value)?),
+        }
+    }
+    Ok(documents)
+}
+
 /// Returns the text of a file.
 ///
 /// # Errors

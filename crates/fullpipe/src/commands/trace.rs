@@ -1,7 +1,7 @@
 //! `fullpipe trace`: the connections in a capture.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read};
 use std::os::fd::{AsFd, OwnedFd};
 
 use clap::ArgGroup;
@@ -16,6 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::prelude::*;
 use crate::values::some_time;
+
+/// Number of connections that are listed.
+const USUAL_CONNECTIONS: usize = 10;
 
 /// The TCP connections in a capture, and what limited the largest.
 ///
@@ -47,7 +50,7 @@ pub(crate) struct CaptureTraceArguments {
     )]
     time: Option<Span>,
     /// Number of connections to list, those with most data first
-    #[arg(long, default_value_t = 10, value_parser = integer_parser(0..=usize::MAX), value_name = "N")]
+    #[arg(long, default_value_t = USUAL_CONNECTIONS, value_parser = integer_parser(0..=usize::MAX), value_name = "N")]
     top: usize,
     /// Print this connection of the list at length
     #[arg(long, value_parser = integer_parser(1..=u64::MAX), value_name = "NO")]
@@ -92,6 +95,60 @@ impl RunCommand for CaptureTraceArguments {
             .iter()
             .map(|file| open_input(file))
             .collect::<Result<Vec<_>, _>>()?;
+        self.explain_inputs(inputs, &known, terminal)
+    }
+}
+
+/// A capture that was handed over to another command.
+pub(super) enum HandedCapture {
+    /// In a file.
+    File(PathBuf),
+    /// From a pipe, with its name.
+    Bytes(Vec<u8>, String),
+}
+
+/// Explains one capture, or two of the same time.
+pub(super) fn explain_captures(
+    captures: Vec<HandedCapture>,
+    bandwidth: Option<BitRate>,
+    output: OutputArguments,
+    terminal: &Terminal,
+) -> Result {
+    let files = captures.iter().map(|capture| match capture {
+        HandedCapture::File(file) => file.clone(),
+        HandedCapture::Bytes(..) => PathBuf::from("-"),
+    });
+    let files: Vec<PathBuf> = files.collect();
+    let inputs = captures
+        .into_iter()
+        .zip(&files)
+        .map(|(capture, file)| match capture {
+            HandedCapture::File(_) => open_input(file),
+            HandedCapture::Bytes(bytes, name) => Ok(CaptureInput::Bytes(bytes, name)),
+        });
+    let inputs: Vec<CaptureInput<'_>> = inputs.collect::<Result<_>>()?;
+    let trace = CaptureTraceArguments {
+        files: files.clone(),
+        interface: None,
+        time: None,
+        top: USUAL_CONNECTIONS,
+        flow: None,
+        bandwidth,
+        sender_host: None,
+        receiver_host: None,
+        redact: None,
+        output,
+    };
+    trace.explain_inputs(inputs, &trace.known_facts()?, terminal)
+}
+
+impl CaptureTraceArguments {
+    fn explain_inputs(
+        &self,
+        inputs: Vec<CaptureInput<'_>>,
+        known: &KnownFacts,
+        terminal: &Terminal,
+    ) -> Result {
         let flag = super::interrupt_flag()?;
         let files = read_headers(inputs, &flag)?;
         let (mut readings, is_complete) = match &self.interface {
@@ -112,8 +169,8 @@ impl RunCommand for CaptureTraceArguments {
         let (first, second) = (readings.next(), readings.next());
         let Some(first) = first else { return Ok(()) };
         let capture = match second {
-            Some(second) => judge_captures(first, second, &known),
-            None => judge_capture(first, &known),
+            Some(second) => judge_captures(first, second, known),
+            None => judge_capture(first, known),
         };
         let error = error.map(|error| {
             let Failure { code, message } = error.into();
@@ -300,6 +357,8 @@ enum CaptureInput<'f> {
     /// One that can be read again.
     File(&'f Path),
     Pipe(OwnedFd, String),
+    /// One that was read already, with its name.
+    Bytes(Vec<u8>, String),
 }
 
 fn open_input(file: &Path) -> Result<CaptureInput<'_>> {
@@ -341,6 +400,7 @@ fn read_headers(
 fn read_header(input: CaptureInput<'_>, flag: &Arc<AtomicBool>) -> Result<(PacketFile, String)> {
     Ok(match input {
         CaptureInput::File(file) => (PacketFile::open(file)?, file.display().to_string()),
+        CaptureInput::Bytes(bytes, name) => (PacketFile::new(Cursor::new(bytes), &name)?, name),
         CaptureInput::Pipe(pipe, name) => (
             PacketFile::new(UntilInterrupt::new(pipe.into(), Arc::clone(flag)), &name)?,
             name,

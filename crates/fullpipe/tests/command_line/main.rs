@@ -17,6 +17,7 @@ mod drop_in;
 mod errors;
 mod events;
 mod far_end;
+mod handed_over;
 mod help;
 mod host;
 mod hostile;

@@ -2,8 +2,8 @@
 
 use crate::chart::value_bar;
 use fullpipe_record::{
-    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Forecast, Http1Download, KernelDefect,
-    Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
+    At, Basis, CommandEnd, CommandTimeForecast, Diagnosis, Evidence, Forecast, Http1Download,
+    KernelDefect, Remedy, RttForecast, RunnerUp, Transfer, TransferTimeUse, Trial, Verdict,
 };
 use serde::Serialize;
 
@@ -30,9 +30,21 @@ pub fn diagnosis_text(diagnosis: &Diagnosis, mean: BitRate) -> String {
     let watched = diagnosis.transfer.as_ref().map_text(watched_transfer);
     let defects: String = diagnosis.defects.iter().map(defect).collect();
     watched
-        + &limit_text(&diagnosis.verdict)
+        + &limit_text(diagnosis)
         + &defects
         + &what_would_help(&diagnosis.remedies, present)
+        + &next_commands(&diagnosis.next)
+}
+
+/// Returns the commands whose output would show more.
+fn next_commands(commands: &[String]) -> String {
+    if commands.is_empty() {
+        return String::new();
+    }
+    let lines = commands
+        .iter()
+        .map(|command| format!("  {}\n", dim_text(&printable_line(command))));
+    heading_line("What would show more") + &lines.collect::<String>()
 }
 
 /// Returns a known defect of a kernel, in a sentence.
@@ -81,7 +93,8 @@ fn watched_transfer(seen: &Transfer) -> String {
     heading_line(&format!("{program} {way}")) + &paragraph(&format!("{connections}: {moved}"), 2)
 }
 
-fn limit_text(verdict: &Verdict) -> String {
+fn limit_text(diagnosis: &Diagnosis) -> String {
+    let verdict = &diagnosis.verdict;
     let mut text = heading_line("Limit");
     text += &verdict_sentences(verdict);
     text += &ceiling_bars(verdict);
@@ -98,7 +111,8 @@ fn limit_text(verdict: &Verdict) -> String {
         );
     }
     text += &paragraph(&where_time_went(verdict), 2);
-    text + &dim_paragraph(&verdict_basis(verdict), 2)
+    let few_looks = diagnosis.evidence.as_ref().and_then(Evidence::few_looks);
+    text + &dim_paragraph(&verdict_basis(verdict, few_looks), 2)
 }
 
 /// Returns the uses of the time of the transfer that took most of it; nothing where it was not
@@ -198,7 +212,7 @@ fn at_most_a_terabit(rate: BitRate) -> String {
 }
 
 /// Returns the end from which the limit was seen, and the facts that the other end would add.
-fn verdict_basis(verdict: &Verdict) -> String {
+fn verdict_basis(verdict: &Verdict, few_looks: Option<u64>) -> String {
     let seen = match verdict.basis {
         Basis::Sender => "Seen from the sending end alone",
         Basis::Receiver => "Seen from the receiving end alone",
@@ -210,7 +224,11 @@ fn verdict_basis(verdict: &Verdict) -> String {
         _ => format!(
             "{seen}, confidence {}; {}.",
             confidence_percent(verdict.confidence),
-            held_for(verdict.share)
+            if few_looks == Some(1) {
+                "there was one look at it".to_owned()
+            } else {
+                held_for(verdict.share)
+            }
         ),
     };
     let more = verdict

@@ -65,6 +65,7 @@ pub(crate) fn watched() -> Diagnosis {
         verdict,
         remedies,
         defects: Vec::new(),
+        next: Vec::new(),
         evidence: None,
     }
 }
@@ -85,6 +86,7 @@ pub(crate) fn unknown() -> Diagnosis {
         verdict,
         remedies: Vec::new(),
         defects: Vec::new(),
+        next: Vec::new(),
         evidence: None,
     }
 }

@@ -218,6 +218,7 @@ fn diagnose_measurement(
             verdict,
             remedies,
             defects,
+            next: Vec::new(),
             evidence: None,
         },
     )

@@ -1,5 +1,6 @@
 //! `fullpipe diagnose`: the limit of a transfer, and what would lift it.
 
+mod handed_over;
 mod measured;
 mod own_flags;
 mod progress;
@@ -23,7 +24,8 @@ use super::prelude::*;
 const USAGES: &str = "\
 fullpipe diagnose [OPTIONS] <HOST|URL>
        fullpipe diagnose [OPTIONS] --pid <PID>
-       fullpipe diagnose [OPTIONS] --connection <HERE:PORT> <THERE:PORT>
+       fullpipe diagnose [OPTIONS] --connection <HERE> <THERE>
+       fullpipe diagnose [OPTIONS] --from <FILE>...
        fullpipe diagnose [OPTIONS] -- <COMMAND>...";
 
 /// The limit of a transfer, what would lift it, and the proof.
@@ -48,14 +50,22 @@ pub(crate) struct DiagnoseArguments {
     /// (--bytes).
     #[arg(group = "subject", value_name = "HOST|URL")]
     target: Option<DiagnoseTarget>,
-    /// Watch the connections of this process and its children
+    /// Watch this process and its children
     ///
-    /// Watches for 5 s, or --time.
+    /// Watches their connections for 5 s, or --time.
     #[arg(long, help_heading = "Watch", group = "subject", value_parser = integer_parser(1..=u32::MAX), value_name = "PID")]
     pid: Option<u32>,
-    /// Watch one connection, this end's address first
-    #[arg(long, help_heading = "Watch", group = "subject", num_args = 2, value_names = ["HERE:PORT", "THERE:PORT"])]
+    /// Watch one connection, this end first
+    ///
+    /// Each end is ADDRESS:PORT, as `ss -tn` prints them.
+    #[arg(long, help_heading = "Watch", group = "subject", num_args = 2, value_names = ["HERE", "THERE"])]
     connection: Option<Vec<SocketAddr>>,
+    /// Read listings of ss, captures, results
+    ///
+    /// Results are what fullpipe printed with --json. `ss -tinmoe` may list once, or several times with a time before each (`date +%s.%N`). -
+    /// is standard input. Says what limits the transfers, or what to look at next.
+    #[arg(long, help_heading = "Watch", group = "subject", num_args = 1.., value_name = "FILE")]
+    from: Option<Vec<PathBuf>>,
     /// Program to run and watch, with its arguments
     ///
     /// It is watched until it ends, or for --time; then it is asked to end (SIGTERM).
@@ -97,6 +107,9 @@ impl RunCommand for DiagnoseArguments {
 
     fn run(&self, terminal: &Terminal) -> Result {
         self.own_flags.check_target(self.target.as_ref())?;
+        if let (Some(files), None) = (&self.from, &self.apply) {
+            return handed_over::run(self, files, terminal);
+        }
         match (
             &self.target,
             self.pid,

@@ -14,7 +14,7 @@ pub(super) struct SeenTransfer {
     pub(super) transfer: Transfer,
     pub(super) evidence: Evidence,
     /// Time in which its data was under way, and that of no other transfer.
-    data: Span,
+    pub(super) data: Span,
 }
 
 /// The knowledge of the connections that were watched.
@@ -111,20 +111,21 @@ impl SeenTransfer {
             .steady
             .map_or(self.transfer.rate, |steady| steady.rate)
     }
+}
 
-    /// States the time that the whole would take with a remedy whose rate is predicted.
-    pub(super) fn with_command_time(&self, remedy: Remedy, time: Option<&TimeAccount>) -> Remedy {
-        let gain = remedy.predicted.map_or(0.0, |predicted| {
-            let rate = predicted.bits_per_second;
-            rate.relative_to(self.explained_rate())
-        });
-        let command_time = time.filter(|_| gain > 0.0).map(|time| CommandTimeForecast {
-            measured: time.whole,
-            predicted: time.whole.saturating_sub(self.data) + self.data.scale_by(1.0 / gain),
-        });
-        Remedy {
-            command_time,
-            ..remedy
-        }
-    }
+/// Returns the time that the whole would take with a remedy whose rate is predicted, where a
+/// transfer at `rate` had its `data` under way in a part of the `time`.
+pub(super) fn command_time_forecast(
+    remedy: &Remedy,
+    rate: BitRate,
+    data: Span,
+    time: Option<&TimeAccount>,
+) -> Option<CommandTimeForecast> {
+    let gain = remedy
+        .predicted
+        .map_or(0.0, |predicted| predicted.bits_per_second.relative_to(rate));
+    time.filter(|_| gain > 0.0).map(|time| CommandTimeForecast {
+        measured: time.whole,
+        predicted: time.whole.saturating_sub(data) + data.scale_by(1.0 / gain),
+    })
 }

@@ -18,7 +18,7 @@ use fullpipe_observe::{
 };
 use fullpipe_probe::changed_syn_quotes;
 use fullpipe_record::{
-    CommandEnd, Diagnosis, DiagnosisReport, OwnCapture, TimeAccount, Validity, Verdict,
+    CommandEnd, Diagnosis, DiagnosisReport, Evidence, OwnCapture, Transfer, Validity, Verdict,
 };
 use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
 use fullpipe_trace::ExplainedTransfers;
@@ -29,7 +29,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 use super::DiagnoseArguments;
 use super::measured::{kernels, print_diagnosis};
 use super::progress::{HeldOutput, WatchDisplay};
-use super::seen::{SeenTransfer, WatchedFindings};
+use super::seen::{SeenTransfer, WatchedFindings, command_time_forecast};
 use crate::commands::capture::OwnRecording;
 use crate::commands::prelude::*;
 
@@ -273,7 +273,11 @@ impl<'w> WatchSession<'w> {
         let mut transfers = Vec::new();
         for one in seen.transfers {
             let rate = one.explained_rate();
-            let diagnosis = diagnose_transfer(one, time.as_ref());
+            let data = one.data;
+            let mut diagnosis = diagnose_transfer(Some(one.transfer), one.evidence);
+            for remedy in &mut diagnosis.remedies {
+                remedy.command_time = command_time_forecast(remedy, rate, data, time.as_ref());
+            }
             terminal.print_result(&report::diagnosis_text(&diagnosis, rate));
             transfers.push(diagnosis);
         }
@@ -556,22 +560,25 @@ fn finish_recording(
     }
 }
 
-fn diagnose_transfer(seen: SeenTransfer, time: Option<&TimeAccount>) -> Diagnosis {
-    let verdict = diagnose(&seen.evidence);
-    let mut remedies = Vec::new();
-    for mut remedy in ranked_remedies(&seen.evidence, &verdict) {
+/// Returns the limit of a transfer of another program, and what would lift it.
+pub(super) fn diagnose_transfer(transfer: Option<Transfer>, evidence: Evidence) -> Diagnosis {
+    let verdict = diagnose(&evidence);
+    let mut remedies = ranked_remedies(&evidence, &verdict);
+    if evidence.is_watched {
         // Flags of our own are of no use to another program.
-        let apply = &mut remedy.commands.apply;
-        apply.retain(|command| !command.starts_with("fullpipe measure "));
-        remedies.push(seen.with_command_time(remedy, time));
+        for remedy in &mut remedies {
+            let apply = &mut remedy.commands.apply;
+            apply.retain(|command| !command.starts_with("fullpipe measure "));
+        }
     }
-    let defects = defects_behind(&verdict, kernels(&seen.evidence));
+    let defects = defects_behind(&verdict, kernels(&evidence));
     Diagnosis {
-        transfer: Some(seen.transfer),
+        transfer,
         verdict,
         remedies,
         defects,
-        evidence: Some(seen.evidence),
+        next: Vec::new(),
+        evidence: Some(evidence),
     }
 }
 
