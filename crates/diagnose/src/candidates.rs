@@ -215,21 +215,7 @@ const OF_RECEIVER: [CandidateSet; 14] = [
     ),
 ];
 
-const DROPS_OF_RECEIVER: &str =
-    "drops of the receiving host (ip -s link, /proc/net/softnet_stat, tc -s qdisc, nstat)";
-
-const OF_SENDER: [CandidateSet; 7] = [
-    set(
-        &[Loss(LossVerdict::Random), Loss(LossVerdict::ReceiverHost)],
-        DROPS_OF_RECEIVER,
-    ),
-    set(
-        &[
-            Loss(LossVerdict::ShallowQueue),
-            Loss(LossVerdict::ReceiverHost),
-        ],
-        DROPS_OF_RECEIVER,
-    ),
+const OF_SENDER: [CandidateSet; 5] = [
     set(
         &[
             ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),

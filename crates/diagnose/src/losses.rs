@@ -7,15 +7,16 @@ use crate::flow::SenderStream;
 use crate::snapshot::JudgedSample;
 use crate::spread::relative_deviation;
 use crate::thresholds::{
-    LARGER_WINDOW_FACTOR, LOST_IN_QUEUE_SHARE, LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES,
-    MANY_EPISODES_SPREAD, MANY_EPISODES_SPREAD_AFTER_DELAY_UNDER_RENO,
-    MANY_EPISODES_SPREAD_UNDER_RENO, MANY_LOST_AT_ONCE, MANY_ROUND_TRIPS_BETWEEN_SAMPLES,
-    MAX_WINDOW_SPREAD_OF_POLICER, MIN_BURST_SEGMENTS, MIN_BURST_SHARE, MIN_CALM_SAMPLES,
-    MIN_DISPERSION_OF_BURSTS, MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW,
-    MIN_EPISODES_WITH_OUTLIER, MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_RECOVERIES,
-    MIN_SHARE_AT_THE_TOP, ONE_WINDOW_SPREAD, ONE_WINDOW_SPREAD_UNDER_RENO,
-    ROUND_TRIPS_AFTER_FIRST_LOSS, ROUND_TRIPS_BETWEEN_CUTS, ROUND_TRIPS_TO_GROW,
-    RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD, SOON_AFTER_FIRST_LOSS,
+    FASTER_BEFORE_LOSSES, LARGER_WINDOW_FACTOR, LOST_IN_QUEUE_SHARE,
+    LOWER_RTT_BEFORE_SHORT_QUEUE_DROPS, MANY_EPISODES, MANY_EPISODES_SPREAD,
+    MANY_EPISODES_SPREAD_AFTER_DELAY_UNDER_RENO, MANY_EPISODES_SPREAD_UNDER_RENO,
+    MANY_LOST_AT_ONCE, MANY_ROUND_TRIPS_BETWEEN_SAMPLES, MAX_WINDOW_SPREAD_OF_POLICER,
+    MIN_BURST_SEGMENTS, MIN_BURST_SHARE, MIN_CALM_SAMPLES, MIN_DISPERSION_OF_BURSTS,
+    MIN_EPISODES_OF_ONE_WINDOW, MIN_EPISODES_OF_SAME_WINDOW, MIN_EPISODES_WITH_OUTLIER,
+    MIN_LOSSES_OF_ROUND_TRIP, MIN_LOST_AT_ONCE, MIN_LOST_OF_PART, MIN_PART_OF_WINDOW,
+    MIN_RECOVERIES, MIN_SHARE_AT_THE_TOP, MIN_WINDOW_OF_PARTS, ONE_WINDOW_SPREAD,
+    ONE_WINDOW_SPREAD_UNDER_RENO, ROUND_TRIPS_AFTER_FIRST_LOSS, ROUND_TRIPS_BETWEEN_CUTS,
+    ROUND_TRIPS_TO_GROW, RTT_BEFORE_SHORT_QUEUE_DROPS, SAME_WINDOW_SPREAD, SOON_AFTER_FIRST_LOSS,
 };
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show
@@ -198,6 +199,45 @@ pub(crate) fn come_many_at_once(flows: &[SenderStream]) -> bool {
         .unzip();
     usual_of_recoveries(counts) >= Some(MIN_LOST_AT_ONCE as f64)
         && usual_of_recoveries(shares) >= Some(MANY_LOST_AT_ONCE)
+}
+
+/// Returns true if a recovery usually repairs a part of a window that no full queue takes while a
+/// window grows by a segment a round trip (RFC 5681, 3.1), or by a few under CUBIC: a device
+/// discards what exceeds a rate until the sender has become slower. Windows of a few segments leave
+/// in trains that overflow a short queue as well.
+pub(crate) fn take_a_part_of_windows(flows: &[SenderStream]) -> bool {
+    let losses: Vec<(u64, u64)> = flows
+        .iter()
+        .flat_map(lost_in_recoveries)
+        .filter(|(_, window)| *window >= MIN_WINDOW_OF_PARTS)
+        .collect();
+    let usual = usual_of_recoveries(losses.iter().map(|(lost, _)| *lost as f64).collect());
+    let shares = losses
+        .iter()
+        .map(|(lost, window)| *lost as f64 / *window as f64);
+    usual >= Some(MIN_LOST_OF_PART as f64)
+        && usual_of_recoveries(shares.collect()) >= Some(MIN_PART_OF_WINDOW)
+}
+
+/// Returns true if a stream was once clearly faster than it usually is before its losses, where its
+/// windows are no longer those of a few segments: what discards packets let more pass before.
+pub(crate) fn were_faster_before(flows: &[SenderStream]) -> bool {
+    let usual = usual_rate_before(flows);
+    let windows: Vec<ByteCount> = flows.iter().flat_map(grown_windows_before_loss).collect();
+    let mss = flows.iter().find_map(|flow| flow.whole.last()?.tcp.snd_mss);
+    let is_large = median(windows)
+        .zip(mss)
+        .is_some_and(|(window, mss)| window >= mss * MIN_WINDOW_OF_PARTS);
+    let rates = flows.iter().flat_map(|flow| {
+        flow.whole
+            .iter()
+            .filter_map(|sample| sample.tcp.delivery_rate)
+    });
+    let fastest = rates.max();
+    is_large
+        && usual
+            .zip(fastest)
+            .is_some_and(|(usual, fastest)| fastest >= usual.scale_by(FASTER_BEFORE_LOSSES))
 }
 
 /// Returns the middle one of figures of recoveries, the lesser of two; `None` of too few.

@@ -148,7 +148,6 @@ fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFindi
         capacity::behind_at_sender,
         pacing::find_cause,
         capacity::behind_on_path,
-        receiver_host::of_unseen_receiver,
     ];
     order
         .into_iter()

@@ -79,6 +79,18 @@ pub(crate) const MAX_RTT_BEFORE_BURST: f64 = 1.1;
 /// Largest deviation ÷ mean of the windows before a policer's losses (measured: 0.03; 0.2 behind a
 /// queue of three packets that bursts overflow).
 pub(crate) const MAX_WINDOW_SPREAD_OF_POLICER: f64 = 0.15;
+/// Segments of a window from which a part of it is more than a train (measured: queues of 3 to 9
+/// packets drop up to 10 segments of windows of 15, and at most 3 of windows of 20 and more).
+pub(crate) const MIN_WINDOW_OF_PARTS: u64 = 20;
+/// Segments that are lost at once, and their share of the window, from which a policer takes them
+/// (measured of windows of 20 segments and more: at most 3 and 0.1 by chance and before short
+/// queues; 5 to 150 and 0.05 to 0.5 of half of all policers).
+pub(crate) const MIN_LOST_OF_PART: u64 = 5;
+pub(crate) const MIN_PART_OF_WINDOW: f64 = 0.05;
+/// The fastest that a stream ever was ÷ its rate before losses, from which what discards packets
+/// let bursts pass (measured of windows of 20 segments and more: 1.00 to 1.13 before short queues,
+/// up to 2.1 of policers).
+pub(crate) const FASTER_BEFORE_LOSSES: f64 = 1.2;
 /// Segments that are more than the few which chance takes at once (measured: usually one; 3 to 28
 /// of policers).
 pub(crate) const MIN_LOST_AT_ONCE: u64 = 3;
@@ -493,6 +505,11 @@ pub(crate) const LONGER_ROUND_TRIP: f64 = 1.03;
 /// they repeat with it (simulated: at most 0.36 of 45 of 50 full send buffers, 0.30 and more of 42
 /// of 50 programs that pause).
 pub(crate) const REPEATED_COURSE: f64 = 0.4;
+/// The same where the arrivals repeat with another time, too, as with parts of a round trip:
+/// clearly with the round trip, and perhaps with both (simulated: at most 0.16 of 54 full send
+/// buffers with such times; 0.18 and more of 38 of 49 programs that pause, 0.1 and more of 41).
+pub(crate) const CLEARLY_REPEATED_COURSE: f64 = 0.1;
+pub(crate) const OWN_COURSE: f64 = 0.2;
 /// Share that is left within the phases of another time, up to which they repeat with that: many
 /// such times are tried (simulated: 0.27 and more of send buffers that do not repeat with the round
 /// trip; measured: 0.6 and more).
@@ -531,6 +548,8 @@ pub(crate) const BURST_PAUSE: f64 = 0.15;
 pub(crate) const MIN_BURST_PAUSES_SHARE: f64 = 0.1;
 /// Largest frame of a device that takes time for it; a larger segment is of a virtual one.
 pub(crate) const MAX_FRAME: ByteCount = ByteCount::new(9000);
+/// Times that a window closes from which its program reads slowly, as far as the samples show it.
+pub(crate) const MIN_TIMES_CLOSED: usize = 3;
 /// Share of the receive buffer in use from which its program reads too slowly.
 pub(crate) const UNREAD_BUFFER_SHARE: f64 = 0.5;
 /// Round trips without data from which the sender had none to send, or could not.

@@ -11,7 +11,7 @@ use crate::confidence::confidence;
 use crate::credit::ProgramCredit;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
-use crate::limits::{self, LimitFacts, application_window};
+use crate::limits::{self, LimitFacts, application_window, receiver_application};
 use crate::machine;
 use crate::receiving;
 use crate::rules::find_limit;
@@ -134,6 +134,7 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
         Some(capture) => captured::find_limit(&figures, capture, &signals),
         None => find_limit(&figures, &signals),
     };
+    let found = receiver_application::behind_limit_of_path(&figures, &found).unwrap_or(found);
     let found = time.decide(found);
     let credit = ProgramCredit::from_sender(&figures);
     let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found, credit);

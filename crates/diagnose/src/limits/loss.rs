@@ -44,7 +44,17 @@ pub(crate) fn find_loss(figures: &SenderSampleFigures, held: Ratio) -> Option<Li
     let recurs = figures.flows.iter().map(losses::episodes_in_all).max()? >= enough;
     let explained = figures.is_bbr()
         || (recurs && low.scale_by(1.0 / EXPLAINED_BY_LOSS_FACTOR) <= figures.rate);
-    explained.then(|| LimitFinding::new(cause_of_loss(figures), held))
+    let cause = cause_of_loss(figures);
+    let found = LimitFinding::new(cause, held);
+    let is_seen = losses::follow_a_queue(&figures.flows) || fills_link_before(figures);
+    explained.then(|| match cause {
+        LossVerdict::ShallowQueue if !is_seen && losses::were_faster_before(&figures.flows) => {
+            LimitFinding::new(LossVerdict::Policer, held).add_alternative(LossVerdict::ShallowQueue)
+        }
+        // No queue is seen to fill before the losses.
+        LossVerdict::ShallowQueue if !is_seen => found.add_alternative(LossVerdict::Policer),
+        _ => found,
+    })
 }
 
 /// Finds loss that comes without a queue. It is asked before the bottleneck: under such loss the
@@ -158,6 +168,10 @@ fn cause_of_loss(figures: &SenderSampleFigures) -> LossVerdict {
     if may_be_short && losses::follow_a_queue(&figures.flows) {
         return LossVerdict::ShallowQueue;
     }
+    let is_rate = losses::take_a_part_of_windows(&figures.flows) && !fills_link_before(figures);
+    if is_rate {
+        return LossVerdict::Policer;
+    }
     let in_bursts = began_with_a_burst(figures);
     let is_one_size = may_be_short && (in_bursts || lost_at_one_window(figures));
     let at_once = met_no_queue && losses::come_many_at_once(&figures.flows);
@@ -186,11 +200,15 @@ fn began_with_a_burst(figures: &SenderSampleFigures) -> bool {
 /// Returns true if a queue delays the packets before losses, or the data is then as fast as the
 /// stated bandwidth: a policer delays nothing, and discards what is slower than the link.
 fn queue_before_losses(figures: &SenderSampleFigures) -> bool {
+    fills_link_before(figures) || are_delayed(figures)
+}
+
+/// Returns true if the data is usually as fast as the stated bandwidth before losses.
+fn fills_link_before(figures: &SenderSampleFigures) -> bool {
     let enough = stated_capacity(figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE));
-    let fills_link = enough
+    enough
         .zip(losses::usual_rate_before(&figures.flows))
-        .is_some_and(|(enough, rate)| rate >= enough);
-    fills_link || are_delayed(figures)
+        .is_some_and(|(enough, rate)| rate >= enough)
 }
 
 /// Returns true if all losses that do not follow the first ones come at the rate of the stated
@@ -338,6 +356,10 @@ impl LimitFacts for LossFacts {
             time_text(self.basics.rtt),
             self.basics.could_carry(),
         )
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        Some("whether that host drops packets that reached it (ip -s link, softnet_stat, nstat)")
     }
 
     fn shown_rows(&self) -> Vec<Row> {

@@ -1,12 +1,12 @@
 //! A receiving program that is slow, by itself or for the file that it writes.
 
 use fullpipe_model::window;
-use fullpipe_record::{At, Limit, ReceiverApplicationVerdict, Scope};
+use fullpipe_record::{At, Limit, ReceiverApplicationVerdict, Sample, Scope};
 use fullpipe_units::{ByteCount, Ratio, median};
 
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
-use crate::flow::SenderStream;
+use crate::flow::{SenderStream, by_stream};
 use crate::limits::{LimitFacts, capacity, receive_window, sender_application};
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
@@ -14,8 +14,9 @@ use crate::path::time_on_the_line;
 use crate::text::{Row, size_text};
 use crate::thresholds::{
     CLOSED_WINDOW_FACTOR, FALLEN_WINDOW_SHARE, KEPT_DATA_RTT_FACTOR, LATE_ACK_FACTOR,
-    MIN_CLOSED_SHARE, MIN_UNREAD_SHARE, MIN_UNREAD_SHARE_OF_DELAY, MIN_WINDOW_FALLS_SHARE,
-    SWINGING_WINDOW_SHARE, WINDOW_FALL_SHARE,
+    MIN_CLOSED_SHARE, MIN_LIMIT_SHARE, MIN_TIMES_CLOSED, MIN_UNREAD_SHARE,
+    MIN_UNREAD_SHARE_OF_DELAY, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE, UNREAD_BUFFER_SHARE,
+    WINDOW_FALL_SHARE,
 };
 
 /// Returns the receiving program, if a window that held the sender back for the share `held` is its
@@ -120,6 +121,70 @@ pub(crate) fn find_cause(
     }
     let busy = machine::busy_with_file(figures, &figures.evidence.receiver_machine)?;
     Some(LimitFinding::new(ReceiverApplicationVerdict::Storage, busy))
+}
+
+/// Finds a receiving program behind what seems a limit of the path: its buffer stays full of data
+/// that came in order; or, where that is not seen, its window closes again and again and is small
+/// for most of the time. What such a receiver has no room for it drops, as a path loses packets.
+pub(crate) fn behind_limit_of_path(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    let may_be = matches!(
+        found.limit_kind(),
+        Limit::Capacity | Limit::CongestionWindow | Limit::Loss
+    );
+    if !may_be {
+        return None;
+    }
+    let (from, to) = figures.judged_period();
+    let received = by_stream(&figures.evidence.receiver_samples).into_values();
+    let pairs: Vec<[&Sample; 2]> = received
+        .flat_map(|flow| {
+            flow.windows(2)
+                .map(|pair| [pair[0], pair[1]])
+                .collect::<Vec<_>>()
+        })
+        .filter(|[before, now]| before.at >= from && now.at <= to)
+        .collect();
+    if !pairs.is_empty() {
+        let held = unread_share(pairs.into_iter())?;
+        return (held.get() >= MIN_LIMIT_SHARE)
+            .then(|| found.as_verdict(ReceiverApplicationVerdict::SlowReader));
+    }
+    let closes = figures
+        .flows
+        .iter()
+        .all(|flow| window_fell(flow) && times_closed(flow) >= MIN_TIMES_CLOSED);
+    closes.then(|| {
+        found
+            .as_verdict(ReceiverApplicationVerdict::SlowReader)
+            .one_of_several()
+    })
+}
+
+/// Returns the share of the samples, each with the one before it, in which much of the receive
+/// buffer was full of data in order: the program does not read it. Behind a hole data must wait,
+/// which is not the program's doing.
+pub(crate) fn unread_share<'s>(pairs: impl Iterator<Item = [&'s Sample; 2]>) -> Option<Ratio> {
+    share_of_votes(pairs.map(|[before, now]| {
+        let memory = now.memory?;
+        let waits_for_a_hole = now.tcp.out_of_order_in > before.tcp.out_of_order_in;
+        Some(memory.rmem_alloc >= memory.rcvbuf.scale_by(UNREAD_BUFFER_SHARE) && !waits_for_a_hole)
+    }))
+}
+
+/// Returns the number of times that the window of a stream closed.
+fn times_closed(flow: &SenderStream) -> usize {
+    let windows: Vec<ByteCount> = flow
+        .whole
+        .iter()
+        .filter_map(|sample| sample.tcp.snd_wnd)
+        .collect();
+    windows
+        .windows(2)
+        .filter(|pair| pair[0] > ByteCount::ZERO && pair[1] == ByteCount::ZERO)
+        .count()
 }
 
 /// Returns true if a stream's window was, for most of the time, well below its largest size: the

@@ -1,6 +1,6 @@
 //! Losses that are drops of the receiving host.
 
-use fullpipe_record::{LegalVerdict, Limit, LossVerdict, Machine, Scope};
+use fullpipe_record::{Limit, LossVerdict, Machine, Scope};
 use fullpipe_units::BitRate;
 
 use crate::arrivals::ReceiverSampleFigures;
@@ -28,22 +28,6 @@ pub(crate) fn find_cause(
     });
     (may_be && dropped.count >= own && dropped.explain_losses(lost))
         .then(|| found.as_verdict(LossVerdict::ReceiverHost))
-}
-
-/// Finds losses that the receiving host may as well have made, of which nothing is seen: they look
-/// like those of the path.
-pub(crate) fn of_unseen_receiver(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
-    let evidence = figures.evidence;
-    let is_seen = evidence.receiver_machine.device.is_some()
-        || evidence.receiver_machine.network.is_some()
-        || !evidence.receiver_samples.is_empty()
-        || evidence.capture.is_some();
-    let may_be = [LossVerdict::Random, LossVerdict::ShallowQueue].map(LegalVerdict::from);
-    (!is_seen && !found.is_one_of_several && may_be.contains(&found.verdict))
-        .then(|| found.clone().add_alternative(LossVerdict::ReceiverHost))
 }
 
 /// Finds losses that this host made, from the receiving end alone, which knows how often data was

@@ -8,25 +8,19 @@ use fullpipe_record::{
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::arrivals::ReceiverSampleFigures;
-use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
-use crate::limits::{cpu, memory_pressure};
+use crate::limits::{cpu, memory_pressure, receiver_application};
 use crate::path::exceeds_the_pipe;
 use crate::syn_quotes;
 use crate::thresholds::{
     FEW_SEGMENTS, FULLY_TUNED_SHARE, MAX_FIRST_WINDOW, MIN_LIMIT_SHARE, MIN_TIME_WITHOUT_PROGRESS,
-    MIN_WINDOW_FILL, STOPPED_SHARE, UNREAD_BUFFER_SHARE,
+    MIN_WINDOW_FILL, STOPPED_SHARE,
 };
 
-/// Finds a receive buffer that stays full of data in order: the program does not read it. Behind a
-/// hole data must wait, which is not the program's doing.
+/// Finds a receive buffer that stays full of data in order: the program does not read it.
 pub(super) fn slow_reader(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
-    let full = arrivals.snapshot_pairs().map(|(before, now)| {
-        let memory = now.memory?;
-        let waits_for_a_hole = now.tcp.out_of_order_in > before.tcp.out_of_order_in;
-        Some(memory.rmem_alloc >= memory.rcvbuf.scale_by(UNREAD_BUFFER_SHARE) && !waits_for_a_hole)
-    });
-    let held = share_of_votes(full)?;
+    let pairs = arrivals.snapshot_pairs();
+    let held = receiver_application::unread_share(pairs.map(|(before, now)| [before, now]))?;
     if held.get() < MIN_LIMIT_SHARE {
         return None;
     }

@@ -10,10 +10,11 @@ use crate::arrivals::{ReceiverSampleFigures, counter_growth};
 use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
 use crate::thresholds::{
-    ABOVE_ROUND_TRIP, ACKNOWLEDGED_PAIRS, BELOW_ROUND_TRIP, BELOW_TWO_ROUND_TRIPS, CLOCK_TICK,
-    EVEN_SHARE, EVEN_TIME, LONG_SILENCE, LONGER_ROUND_TRIP, LONGEST_PERIOD, MAX_TRAIN_SEGMENTS,
-    MIN_IDLE_SHARE, MIN_LONG_SILENCES, MIN_RETRANSMISSION_TIMEOUT, REPEATED_COURSE, REPEATED_TIMES,
-    SAME_TRAINS, SHORTEST_PERIOD, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
+    ABOVE_ROUND_TRIP, ACKNOWLEDGED_PAIRS, BELOW_ROUND_TRIP, BELOW_TWO_ROUND_TRIPS,
+    CLEARLY_REPEATED_COURSE, CLOCK_TICK, EVEN_SHARE, EVEN_TIME, LONG_SILENCE, LONGER_ROUND_TRIP,
+    LONGEST_PERIOD, MAX_TRAIN_SEGMENTS, MIN_IDLE_SHARE, MIN_LONG_SILENCES,
+    MIN_RETRANSMISSION_TIMEOUT, OWN_COURSE, REPEATED_COURSE, REPEATED_TIMES, SAME_TRAINS,
+    SHORTEST_PERIOD, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
 };
 
 /// Finds a sender that is often silent for longer than a round trip, though not for as long as a
@@ -67,14 +68,26 @@ pub(super) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
     let course = arrivals.busiest_course()?;
     let idle = LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE);
     let (is_own, is_even) = (arrivals.is_own_load(), arrivals.comes_evenly(&course));
+    let left = arrivals.left_by_round_trips(&course);
+    let has_own_times = arrivals.has_times_of_its_own(&course, left);
+    // The halves of a round trip repeat, too, where it does.
+    let most_left = if has_own_times {
+        CLEARLY_REPEATED_COURSE
+    } else {
+        REPEATED_COURSE
+    };
     Some(match () {
         () if is_own && is_even => rate_of_the_sender(arrivals),
         // One of several connections has the pattern of all of them.
         () if is_own && arrivals.flows.len() > 1 => {
             full_buffer(arrivals).add_alternative(PacingVerdict::Qdisc)
         }
-        () if !is_even && arrivals.follows_round_trips(&course) => full_buffer(arrivals),
-        () if !is_even && arrivals.has_times_of_its_own(&course) => idle,
+        () if !is_even && arrivals.is_away_beyond_windows(&course) => idle,
+        () if !is_even && left <= most_left => full_buffer(arrivals),
+        () if !is_even && has_own_times && left <= OWN_COURSE => {
+            full_buffer(arrivals).add_alternative(SenderApplicationVerdict::Idle)
+        }
+        () if !is_even && has_own_times => idle,
         () if is_own => full_buffer(arrivals),
         () => idle.add_alternative(SendBufferVerdict::TcpWmemMax),
     })
@@ -154,24 +167,33 @@ impl ReceiverSampleFigures<'_> {
                 .is_some_and(|rtt| uneven <= rtt.scale_by(EVEN_SHARE) + course.tick)
     }
 
-    /// Returns true if each round trip brings the same at the same phase; full segments and the
-    /// clocks make it a little longer than that of the idle path.
-    fn follows_round_trips(&self, course: &ArrivalCourse) -> bool {
+    /// Returns the share of the variance that is left if each round trip brings the same at the same
+    /// phase; full segments and the clocks make it a little longer than that of the idle path.
+    fn left_by_round_trips(&self, course: &ArrivalCourse) -> f64 {
         let (Some(rtt), Some(mss)) = (self.round_trip_of_the_path(), self.mss()) else {
-            return false;
+            return f64::INFINITY;
         };
+        if self.is_a_little_inflated() {
+            return f64::INFINITY;
+        }
         let rest = CLOCK_TICK + self.rate.time_for(mss * 4) + course.tick;
-        let longest = rtt.scale_by(LONGER_ROUND_TRIP) + rest;
-        !self.is_a_little_inflated() && course.variance_left(rtt, longest) <= REPEATED_COURSE
+        course.variance_left(rtt, rtt.scale_by(LONGER_ROUND_TRIP) + rest)
+    }
+
+    /// Returns true if data is away for longer than a round trip of the path explains.
+    fn is_away_beyond_windows(&self, course: &ArrivalCourse) -> bool {
+        self.round_trip_of_the_path()
+            .and_then(|rtt| self.share_of_silences(rtt, course))
+            .is_some_and(|away| away.get() >= MIN_LONG_SILENCES)
     }
 
     /// Returns true if the sender writes at times of its own: its data makes acknowledgements wait,
-    /// is away for longer than a round trip, or repeats with another time than that.
-    fn has_times_of_its_own(&self, course: &ArrivalCourse) -> bool {
+    /// or repeats with another time than a round trip clearly more than with that, of whose share
+    /// `left` is left. What changes slowly repeats as much with one time as with another.
+    fn has_times_of_its_own(&self, course: &ArrivalCourse, left: f64) -> bool {
         let Some(rtt) = self.round_trip_of_the_path() else {
             return false;
         };
-        let away = self.share_of_silences(rtt, course);
         let others = [
             (SHORTEST_PERIOD, rtt.scale_by(BELOW_ROUND_TRIP)),
             (
@@ -180,10 +202,9 @@ impl ReceiverSampleFigures<'_> {
             ),
         ];
         self.is_a_little_inflated()
-            || away.is_some_and(|away| away.get() >= MIN_LONG_SILENCES)
-            || others
-                .iter()
-                .any(|(from, to)| course.variance_left(*from, *to) <= REPEATED_TIMES)
+            || others.iter().any(|(from, to)| {
+                course.variance_left(*from, *to) <= REPEATED_TIMES.min(left / 2.0)
+            })
     }
 
     fn round_trip_of_the_path(&self) -> Option<Span> {
