@@ -19,6 +19,8 @@ use std::sync::atomic::AtomicBool;
 use fullpipe_lab::PathWitness;
 use fullpipe_record::{ConnectedTest, Interval, Measurement, Request};
 
+use fullpipe_units::ByteCount;
+
 use crate::destination::Destination;
 use crate::error::ProbeError;
 use crate::progress::TestSnapshot;
