@@ -26,6 +26,8 @@
 //! * In: a block. Out: the same by zstd, and whether that saves time ([`BlockCompressor`],
 //!   [`BlockDecompressor`], [`CompressionChoice`]), for copies and relays.
 //! * In: the reasons of refusals. Out: few enough of them for a log ([`RefusalCounts`]).
+//! * In: a host as ssh names it. Out: this program, running there for as long as the connection
+//!   lasts ([`FarProgram`]).
 //!
 //! This crate knows nothing of what is measured, so that measuring, serving, relaying and copying
 //! can share it.
@@ -33,6 +35,7 @@
 mod calling;
 mod compression;
 mod connection;
+mod far_end;
 mod handover;
 mod listening;
 mod login;
@@ -55,6 +58,7 @@ mod unix_seconds;
 pub use calling::connect_to_first;
 pub use compression::{BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial};
 pub use connection::{ControlConnection, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
+pub use far_end::{FarEndError, FarEndOptions, FarProgram, SshHost, configured_host};
 pub use handover::{HandedConnections, PinnedHandover, begins_pinned_tls};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{

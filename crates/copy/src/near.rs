@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_control::most_descriptors;
+use fullpipe_control::{configured_host, most_descriptors};
 use fullpipe_record::HostSettings;
 use fullpipe_units::{BitRate, Span};
 
@@ -37,8 +37,7 @@ use crate::root::FolderRoot;
 use crate::server::{call_server, server_address};
 use crate::session::{BothFigures, DataCarriers, TransferRole, own_settings, settings_of};
 use crate::ssh::{
-    Link, LinkPipes, await_greeting, configured_host, kill_link, not_there, release_link,
-    start_ssh, wait_for_end,
+    Link, LinkPipes, await_greeting, kill_link, not_there, release_link, start_ssh, wait_for_end,
 };
 use crate::threads::start_answering;
 use crate::walk::CopySource;

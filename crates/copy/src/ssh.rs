@@ -3,13 +3,10 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use fullpipe_sys::ends_within;
 
 use crate::locks::lock;
 use crate::options::CopyError;
@@ -25,9 +22,6 @@ const MAX_BANNER: usize = 64 << 10;
 
 /// Exit code of a shell that does not find a program (POSIX, 2.8.2).
 const NOT_FOUND: i32 = 127;
-
-/// Time for ssh to say what its configuration has for a host.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Time for ssh to end by itself.
 const END_DEADLINE: Duration = Duration::from_secs(5);
@@ -80,39 +74,6 @@ pub(crate) fn start_ssh(
         to: Box::new(to),
         from: Box::new(BufReader::with_capacity(128 << 10, from)),
     })
-}
-
-/// Returns the host that ssh reaches by a name: its configuration may have another one (ssh(1),
-/// `-G`). `None` if the program is no ssh, or does not say so at once.
-pub(crate) fn configured_host(ssh: &[String], name: &str) -> Option<String> {
-    let (program, arguments) = ssh.split_first()?;
-    if Path::new(program).file_name()? != "ssh" {
-        return None;
-    }
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .args(["-G", name])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut asked = command.spawn().ok()?;
-    if !ends_within(&mut asked, ANSWER_DEADLINE) {
-        let _ = asked.kill();
-        let _ = asked.wait();
-        return None;
-    }
-    // What has ended has written all of it, which a pipe holds.
-    let mut said = String::new();
-    asked
-        .stdout
-        .take()?
-        .take(MAX_BANNER as u64)
-        .read_to_string(&mut said)
-        .ok()?;
-    said.lines()
-        .find_map(|line| line.strip_prefix("hostname "))
-        .map(str::to_owned)
 }
 
 /// Returns the error of a far end that has not greeted: ssh cannot connect, or there is no such
@@ -267,21 +228,6 @@ mod tests {
             assert_eq!(was_silent, is_silent, "{said} {may_ask}");
             drop(to);
             assert!(!greeting.join().unwrap());
-        }
-    }
-
-    #[test]
-    fn the_configuration_of_ssh_names_the_host_of_an_alias_and_no_other_program_is_asked() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        for (name, asked) in [("ssh", Some("192.0.2.9")), ("other", None)] {
-            let program = folder.path().join(name);
-            let text = "#!/bin/sh\n[ \"$*\" = '-p 22 -G me@alias' ] && printf 'user me\\nhostname 192.0.2.9\\n'";
-            std::fs::write(&program, text).unwrap();
-            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-            let words = [program.to_str().unwrap(), "-p", "22"].map(str::to_owned);
-            assert_eq!(configured_host(&words, "me@alias").as_deref(), asked);
-            assert_eq!(configured_host(&words, "another"), None);
         }
     }
 

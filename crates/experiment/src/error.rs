@@ -18,6 +18,9 @@ pub enum ExperimentError {
     /// A setting of this host was not changed, or not put back.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A setting of a far end that this one started was not changed.
+    #[error("{0}")]
+    FarChange(String),
     /// Virtual time.
     #[error(transparent)]
     NotModelled(#[from] NotModelled),

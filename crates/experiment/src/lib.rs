@@ -9,11 +9,13 @@ mod cross_traffic;
 mod difference;
 mod duration;
 mod error;
+mod far_end;
 mod grid;
 mod in_lab;
 mod inferred;
 mod judged;
 mod loaded;
+mod pending_changes;
 mod ramp;
 mod real;
 mod run;
@@ -36,6 +38,7 @@ pub use difference::{
     NamedRuns, PairedSide, comparability_faults, compare_samples, forecast_pairs, run_pairs,
 };
 pub use error::ExperimentError;
+pub use far_end::{FarEnd, FarEndFailure, serve_far_end};
 pub use grid::{GridPlace, grid_duration, run_grid};
 pub use in_lab::LabTarget;
 pub use loaded::EmulatedTarget;

@@ -1,18 +1,20 @@
-//! A remedy carried out on this host, which is a real one: the far end is not ours to change.
+//! A remedy carried out on this host, which is a real one, and at a far end that this one started.
 
 use std::path::Path;
 
-use fullpipe_host::{ApplyOptions, HostSystem, JournalDir, JournalError, check_changes};
-use fullpipe_record::{At, Change, HostSettings, HostUndone, Measurement, Remedy, Request};
-use fullpipe_units::Span;
+use fullpipe_record::{At, Change, HostSettings, Measurement, Remedy, Request};
 
 use crate::error::ExperimentError;
+use crate::far_end::FarEnd;
+use crate::pending_changes::{apply_pending, settle_changes};
 
-/// The part of a remedy that can be carried out here.
+/// The part of a remedy that can be carried out here, and what is left for the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnPart {
     /// Changes of this host.
     changes: Vec<Change>,
+    /// Changes of the other end.
+    far_changes: Vec<Change>,
     /// The load as changed.
     request: Request,
     /// True if the other end must be changed too, by whoever rules there.
@@ -38,18 +40,24 @@ impl OwnPart {
             .filter(|change| change.required_ends().contains(&here) && !is_so(change, own))
             .cloned()
             .collect();
+        let far_changes: Vec<Change> = remedy
+            .changes
+            .iter()
+            .filter(|change| change.required_ends().iter().any(|end| *end != here))
+            .cloned()
+            .collect();
         let changed = remedy
             .changes
             .iter()
             .fold(request.clone(), |request, change| {
                 change.applied_to_request(&request)
             });
-        let mut ends = remedy.changes.iter().flat_map(Change::required_ends);
-        let needs_other_end = ends.any(|end| *end != here);
+        let needs_other_end = !far_changes.is_empty();
         Self {
             needs_other_end,
             does_something: !changes.is_empty() || (!needs_other_end && changed != *request),
             changes,
+            far_changes,
             request: changed,
         }
     }
@@ -59,52 +67,51 @@ impl OwnPart {
         self.does_something && !self.needs_other_end
     }
 
-    /// Makes the changes, has the load as changed measured by `measure`, and unless `keep` is set
-    /// puts back what was there, whatever came of the measurement. Also returns why something could
-    /// not be put back.
+    /// Makes the changes here, and those of the other end at `far`, has the load as changed measured
+    /// by `measure`, and unless `keep` is set puts back what was there, whatever came of the
+    /// measurement. Also returns why something could not be put back.
     ///
-    /// The changes stand in the journal of folder `journal` before they are made, as ones that wait
-    /// to be confirmed: whoever dies in between leaves a way back.
+    /// The changes stand in the journal of folder `journal`, and in that of the far end, before they
+    /// are made, as ones that wait to be confirmed: whoever dies in between leaves a way back.
     ///
     /// # Errors
-    /// If a change is refused; then none is made. If the measurement fails; then none is left.
+    /// Fails if a change is refused; then none is made. Fails if the measurement does; then none is
+    /// left.
     pub fn try_out<E: From<ExperimentError>>(
         &self,
         keep: bool,
         journal: &Path,
+        far: Option<&FarEnd>,
         measure: impl FnOnce(&Request) -> Result<Measurement, E>,
     ) -> Result<(Measurement, Option<String>), E> {
-        let applied = self.apply_changes(journal).map_err(ExperimentError::from)?;
+        let applied = self.apply_changes(journal, far)?;
         let measured = measure(&self.request);
-        let not_undone = match applied {
-            Some(id) => settle_changes(journal, &id, keep && measured.is_ok()),
-            None => None,
-        };
-        Ok((measured?, not_undone))
+        let stays = keep && measured.is_ok();
+        let here = applied.and_then(|id| settle_changes(journal, &id, stays));
+        let there = far.and_then(|far| far.settle_changes(stays).err());
+        let not_undone = [here, there.map(|failure| failure.to_string())];
+        let not_undone: Vec<String> = not_undone.into_iter().flatten().collect();
+        Ok((
+            measured?,
+            (!not_undone.is_empty()).then(|| not_undone.join("; ")),
+        ))
     }
 
-    /// The name under which the changes wait in the journal; `None` where all is so already.
-    fn apply_changes(&self, journal: &Path) -> Result<Option<String>, JournalError> {
-        // Before there is a folder for a journal that is not to be.
-        check_changes(&HostSystem::of_this_host(), &self.changes, false)?;
-        if self.changes.is_empty() {
-            return Ok(None);
+    /// Makes the changes here and at the far end. Returns the name under which those of here wait.
+    fn apply_changes(
+        &self,
+        journal: &Path,
+        far: Option<&FarEnd>,
+    ) -> Result<Option<String>, ExperimentError> {
+        let applied = apply_pending(journal, &self.changes)?;
+        if let Some(far) = far.filter(|_| !self.far_changes.is_empty())
+            && let Err(failure) = far.apply_changes(&self.far_changes)
+        {
+            let left = applied.and_then(|name| settle_changes(journal, &name, false));
+            let left = left.map_or_else(String::new, |left| format!("; not undone here: {left}"));
+            return Err(ExperimentError::FarChange(format!("{failure}{left}")));
         }
-        let options = ApplyOptions {
-            temporary: Some(WAITS),
-            ..ApplyOptions::default()
-        };
-        let mut name = None;
-        JournalDir::open(journal, HostSystem::of_this_host())?.apply_changes(
-            &self.changes,
-            options,
-            &mut |id: &str| {
-                name = Some(id.to_owned());
-                Ok(())
-            },
-            &mut |_| {},
-        )?;
-        Ok(name)
+        Ok(applied)
     }
 }
 
@@ -113,36 +120,6 @@ fn is_so(change: &Change, own: Option<&HostSettings>) -> bool {
     match change {
         Change::WindowScaling(on) => own.is_some_and(|own| own.window_scaling == *on),
         _ => false,
-    }
-}
-
-/// Time that the journal states for the changes to wait; nothing runs that would take them back by
-/// itself.
-const WAITS: Span = Span::from_secs(3600);
-
-/// Lets what was applied as `id` stay or takes it back; returns what could not be done, and why.
-/// What another program has settled meanwhile is left alone, as is a change of its own that waits.
-fn settle_changes(journal: &Path, id: &str, stays: bool) -> Option<String> {
-    let settled = JournalDir::open(journal, HostSystem::of_this_host()).and_then(|journal_dir| {
-        if stays && journal_dir.is_pending(id)? {
-            journal_dir
-                .confirm_pending()
-                .map(|()| HostUndone::default())
-        } else {
-            journal_dir.undo_unless_confirmed(id)
-        }
-    });
-    match settled {
-        Ok(undone) if undone.left.is_empty() => None,
-        Ok(undone) => Some(
-            undone
-                .left
-                .into_iter()
-                .map(|left| left.why)
-                .collect::<Vec<_>>()
-                .join("; "),
-        ),
-        Err(error) => Some(error.to_string()),
     }
 }
 

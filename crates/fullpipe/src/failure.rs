@@ -3,8 +3,8 @@ use std::fmt::Display;
 use std::io::ErrorKind;
 
 use fullpipe_calc::InputError;
-use fullpipe_control::ListenError;
-use fullpipe_experiment::{ExperimentError, KeptError};
+use fullpipe_control::{FarEndError, ListenError};
+use fullpipe_experiment::{ExperimentError, FarEndFailure, KeptError};
 use fullpipe_host::{ApplyError, JournalError, SysctlError};
 use fullpipe_lab::LabError;
 use fullpipe_observe::WatchError;
@@ -158,9 +158,9 @@ impl From<ExperimentError> for Failure {
             | ExperimentError::Named { .. }
             | ExperimentError::Past(_)
             | ExperimentError::NothingToCompare(_) => Self::from_error(USAGE, &error),
-            ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => {
-                Self::from_error(FAILED, &error)
-            }
+            ExperimentError::Measurement(_)
+            | ExperimentError::FarEnd(_)
+            | ExperimentError::FarChange(_) => Self::from_error(FAILED, &error),
         }
     }
 }
@@ -181,6 +181,25 @@ impl From<ProbeError> for Failure {
             _ => FAILED,
         };
         Self::from_error(code, &error)
+    }
+}
+
+impl From<FarEndError> for Failure {
+    fn from(error: FarEndError) -> Self {
+        let code = match error {
+            FarEndError::NoProgram { .. } | FarEndError::Refused { .. } => LACKING,
+            _ => FAILED,
+        };
+        Self::from_error(code, &error)
+    }
+}
+
+impl From<FarEndFailure> for Failure {
+    fn from(failure: FarEndFailure) -> Self {
+        match failure {
+            FarEndFailure::Program(error) => error.into(),
+            other => Self::from_error(FAILED, &other),
+        }
     }
 }
 

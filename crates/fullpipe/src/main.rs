@@ -14,7 +14,9 @@ mod values;
 mod verbosity;
 mod whole_file;
 
+use std::fs;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 
 use fullpipe_lab::keeper;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     {
         return keeper::main();
     }
+    remove_own_file();
     if let Some(arguments) = iperf3::arguments_of(std::env::args_os()) {
         let terminal = Terminal::new(OutputFormat::Text, false);
         return finish_program(&terminal, iperf3::run(&arguments));
@@ -44,6 +47,21 @@ fn main() -> ExitCode {
             finish_program(&terminal, cli.command.run(&terminal))
         }
         Err(error) => print_clap_error(&error),
+    }
+}
+
+/// Removes the file of this program, and its folders, if it was sent here for one command that is to
+/// leave nothing: the script that ssh started names its digest in the environment.
+fn remove_own_file() {
+    let Some(digest) = std::env::var_os("FULLPIPE_REMOVE_PROGRAM") else {
+        return;
+    };
+    let own = std::env::current_exe().ok();
+    let folder = own.as_deref().and_then(Path::parent);
+    if let Some(folder) = folder.filter(|folder| folder.file_name() == Some(&digest)) {
+        // What fails stays, as a program that is kept does.
+        let _ = own.as_deref().map(fs::remove_file);
+        let _ = folder.ancestors().take(2).try_for_each(fs::remove_dir);
     }
 }
 

@@ -13,7 +13,7 @@ use fullpipe_record::CopyReport;
 use fullpipe_record::event::CopyNote;
 
 use super::prelude::*;
-use crate::values::read_key_file;
+use crate::values::{CommandWords, parse_words, read_key_file};
 
 /// Copy files and trees to or from a host, verified and resumable.
 ///
@@ -157,34 +157,9 @@ impl From<TransportChoice> for DataTransport {
     }
 }
 
-/// A program with its arguments.
-#[derive(Debug, Clone)]
-struct CommandWords(Vec<String>);
-
 /// A number of connections; by prediction if absent.
 #[derive(Debug, Clone, Copy)]
 struct ConnectionCount(Option<u16>);
-
-/// Reads words that spaces part, but not inside quotes.
-fn parse_words(text: &str) -> Result<CommandWords, String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    for character in text.chars() {
-        match (quote, character) {
-            (None, '\'' | '"') => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (Some(open), _) if open == character => quote = None,
-            (None, ' ') => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(character),
-        }
-    }
-    words.extend(word);
-    if quote.is_some() || words.is_empty() {
-        return Err("write a program and its arguments; quotes come in pairs".to_owned());
-    }
-    Ok(CommandWords(words))
-}
 
 fn parse_port_range(text: &str) -> Result<(u16, u16), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));

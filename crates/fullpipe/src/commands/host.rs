@@ -15,6 +15,7 @@ use fullpipe_host::{
 };
 use fullpipe_record::{Change, HostAdvice, HostApplied, HostUndone, Inputs};
 
+use super::far_end::{FarEndArguments, SCHEME, SshUrl};
 use super::prelude::*;
 use super::state::state_folder;
 
@@ -42,6 +43,8 @@ enum HostAction {
         #[command(flatten)]
         path: MaybePath,
         #[command(flatten)]
+        place: HostPlace,
+        #[command(flatten)]
         json: JsonArgument,
     },
     /// List changes for a path, with the reason and the risk of each
@@ -64,6 +67,8 @@ enum HostAction {
         )]
         streams: u16,
         #[command(flatten)]
+        place: HostPlace,
+        #[command(flatten)]
         json: JsonArgument,
     },
     /// Change settings, with a journal for the way back
@@ -73,6 +78,8 @@ enum HostAction {
     Confirm {
         #[command(flatten)]
         journal: JournalFolder,
+        #[command(flatten)]
+        place: HostPlace,
     },
     /// Undo the changes of `host apply`
     ///
@@ -85,6 +92,8 @@ enum HostAction {
         forget: bool,
         #[command(flatten)]
         journal: JournalFolder,
+        #[command(flatten)]
+        place: HostPlace,
         #[command(flatten)]
         json: JsonArgument,
     },
@@ -100,17 +109,62 @@ enum HostAction {
     },
 }
 
+/// Where the settings are.
+#[derive(Debug, Args)]
+struct HostPlace {
+    /// Another host, by ssh: `ssh://HOST`
+    ///
+    /// fullpipe is brought there and does there what it would do here.
+    #[arg(value_name = "ssh://HOST")]
+    other: Option<SshUrl>,
+    #[command(flatten)]
+    way: FarEndArguments,
+}
+
+/// A change of `host apply`, or the host that is to have it.
+#[derive(Debug, Clone)]
+enum ChangeOrHost {
+    Changes(Vec<Change>),
+    Host(SshUrl),
+}
+
+impl ChangeOrHost {
+    fn changes(&self) -> Vec<Change> {
+        match self {
+            Self::Changes(changes) => changes.clone(),
+            Self::Host(_) => Vec::new(),
+        }
+    }
+
+    const fn host(&self) -> Option<&SshUrl> {
+        match self {
+            Self::Changes(_) => None,
+            Self::Host(host) => Some(host),
+        }
+    }
+}
+
+fn parse_change_or_host(text: &str) -> Result<ChangeOrHost, String> {
+    if text.starts_with(SCHEME) {
+        text.parse().map(ChangeOrHost::Host)
+    } else {
+        parse_setting(text).map(ChangeOrHost::Changes)
+    }
+}
+
 /// The changes that are applied, and how.
 #[derive(Debug, Args)]
 struct ApplyArguments {
-    /// Changes; with --rtt and --bandwidth, those of `host advise`
+    /// Changes, and perhaps `ssh://HOST` for another host; with --rtt and --bandwidth, those of `host
+    /// advise`
     #[arg(
         value_name = "SETTING=VALUE",
-        value_parser = parse_setting,
+        value_parser = parse_change_or_host,
         required_unless_present = "rtt",
-        conflicts_with = "rtt"
     )]
-    settings: Vec<Vec<Change>>,
+    settings: Vec<ChangeOrHost>,
+    #[command(flatten)]
+    way: FarEndArguments,
     #[command(flatten)]
     path: MaybePath,
     /// Print the changes as a diff, and change nothing
@@ -156,7 +210,7 @@ impl MaybePath {
 }
 
 /// The folder of the journals.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct JournalFolder {
     /// Folder of the journals
     ///
@@ -192,6 +246,23 @@ impl JournalFolder {
     }
 }
 
+impl HostAction {
+    /// Returns the other host that is meant, and the way there.
+    fn other_host(&self) -> Option<(&SshUrl, &FarEndArguments)> {
+        match self {
+            Self::Show { place, .. }
+            | Self::Advise { place, .. }
+            | Self::Confirm { place, .. }
+            | Self::Undo { place, .. } => Some((place.other.as_ref()?, &place.way)),
+            Self::Apply(arguments) => {
+                let host = arguments.settings.iter().find_map(ChangeOrHost::host);
+                Some((host?, &arguments.way))
+            }
+            Self::Watch { .. } => None,
+        }
+    }
+}
+
 impl RunCommand for HostArguments {
     fn output(&self) -> OutputChoice<'_> {
         match self.action {
@@ -204,6 +275,9 @@ impl RunCommand for HostArguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result {
+        if let Some((host, way)) = self.action.other_host() {
+            return way.run_there(&host.0);
+        }
         match &self.action {
             HostAction::Show { path, .. } => show_settings(path, terminal),
             HostAction::Advise {
@@ -216,7 +290,7 @@ impl RunCommand for HostArguments {
                 Ok(())
             }
             HostAction::Apply(arguments) => arguments.apply_changes(terminal),
-            HostAction::Confirm { journal } => confirm_changes(journal, terminal),
+            HostAction::Confirm { journal, .. } => confirm_changes(journal, terminal),
             HostAction::Undo {
                 forget, journal, ..
             } => check_undone(journal.open()?.undo_changes(*forget)?, terminal),
@@ -275,7 +349,17 @@ impl ApplyArguments {
     /// Returns the changes that the user states, or else those that are advised for the path, with
     /// notes on them.
     fn wanted_changes(&self) -> Result<(Vec<Change>, Vec<String>)> {
+        let changes: Vec<Change> = self
+            .settings
+            .iter()
+            .flat_map(ChangeOrHost::changes)
+            .collect();
         if let Some((rtt, bandwidth)) = self.path.rtt_and_bandwidth() {
+            if !changes.is_empty() {
+                return Err(usage_failure(
+                    "state changes, or the path for which they are advised, not both",
+                ));
+            }
             let advice = advise_host(rtt, bandwidth, self.path.streams)?;
             let changes = advice.changes.into_iter();
             return Ok((
@@ -283,7 +367,6 @@ impl ApplyArguments {
                 advice.notes,
             ));
         }
-        let changes = self.settings.concat();
         let planned = preview_changes(&HostSystem::of_this_host(), &changes, false)?;
         let names: Vec<&str> = planned
             .iter()

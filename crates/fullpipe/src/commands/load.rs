@@ -10,11 +10,13 @@ pub(crate) use self::values::{OfferedRate, ServerAddress};
 use self::values::{ProcessorAffinity, whole_request};
 use std::net::IpAddr;
 
-use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey, TlsTrust};
+use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey, SshHost, TlsTrust};
+use fullpipe_experiment::FarEnd;
 use fullpipe_iperf::{DEFAULT_PORT, SharedKey, iperf2};
 use fullpipe_probe::LocalEndpoint;
 use fullpipe_record::IpVersion;
 
+use super::far_end::FarEndArguments;
 use super::login::read_login;
 use super::prelude::*;
 use crate::values::{
@@ -233,10 +235,11 @@ struct NoteArguments {
 /// The server and the way to it.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
-    /// Server: HOST or HOST:PORT
+    /// Server: HOST, HOST:PORT or `ssh://HOST`
     ///
-    /// The host runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. Write an IPv6
-    /// address with a port in brackets: `[2001:db8::1]:5201`.
+    /// The host runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. With `ssh://` it
+    /// needs to run nothing: fullpipe is started there for this command. Write an IPv6 address with
+    /// a port in brackets: `[2001:db8::1]:5201`.
     host: ServerAddress,
     #[command(flatten)]
     way: RouteArguments,
@@ -311,6 +314,8 @@ pub(crate) struct AccessArguments {
     security: SecurityArguments,
     #[command(flatten)]
     login: LoginArguments,
+    #[command(flatten)]
+    far_end: FarEndArguments,
 }
 
 /// The protection of the control connection.
@@ -379,11 +384,12 @@ impl ServerArguments {
         self.way.iperf2
     }
 
-    /// Returns the address of the far end and the local address.
+    /// Returns the address of the far end and the local address; and the far end, if it was started
+    /// for this command, which ends with it.
     ///
     /// # Errors
-    /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self) -> Result<Destination> {
+    /// Fails as [`RouteArguments::destination`].
+    pub(crate) fn destination(&self) -> Result<(Destination, Option<FarEnd>)> {
         self.way.destination(&self.host)
     }
 }
@@ -394,35 +400,56 @@ impl RouteArguments {
         self.iperf2
     }
 
-    /// Returns the address of the far end and the local address.
+    /// Returns the address of the far end and the local address; and the far end, if it was started
+    /// for this command, which ends with it.
     ///
     /// # Errors
-    /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination> {
+    /// Fails if there is no password for a named user, if two ports are given, or if a far end
+    /// cannot be started.
+    pub(crate) fn destination(
+        &self,
+        host: &ServerAddress,
+    ) -> Result<(Destination, Option<FarEnd>)> {
+        if host.ssh.is_some() && self.iperf2 {
+            return Err(usage_failure(
+                "a far end over ssh is fullpipe's own; leave out --iperf2",
+            ));
+        }
         let usual = if self.iperf2 {
             iperf2::DEFAULT_PORT
         } else {
             DEFAULT_PORT
         };
-        Ok(Destination {
+        let (destination, far_end) = self.access.resolve_destination(host, usual)?;
+        let destination = Destination {
             server_output: self.get_server_output,
             file: self.file.clone(),
-            ..self.access.resolve_destination(host, usual)?
-        })
+            ..destination
+        };
+        Ok((destination, far_end))
     }
 }
 
 impl AccessArguments {
-    /// Returns the address of the far end, which speaks iperf3's protocol, and the local address.
+    /// Returns the address of the far end, which speaks iperf3's protocol, and the local address; and
+    /// the far end, if it was started for this command, which ends with it.
     ///
     /// # Errors
-    /// Fails if there is no password for a named user, or if two ports are given.
-    pub(crate) fn destination(&self, host: &ServerAddress) -> Result<Destination> {
+    /// Fails if there is no password for a named user, if two ports are given, or if a far end
+    /// cannot be started.
+    pub(crate) fn destination(
+        &self,
+        host: &ServerAddress,
+    ) -> Result<(Destination, Option<FarEnd>)> {
         self.resolve_destination(host, DEFAULT_PORT)
     }
 
-    fn resolve_destination(&self, host: &ServerAddress, usual: u16) -> Result<Destination> {
-        Ok(Destination {
+    fn resolve_destination(
+        &self,
+        host: &ServerAddress,
+        usual: u16,
+    ) -> Result<(Destination, Option<FarEnd>)> {
+        let destination = Destination {
             host: host.name.clone(),
             port: host.one_port(self.port)?.unwrap_or(usual),
             family: ip_version(self.ipv4, self.ipv6),
@@ -437,7 +464,32 @@ impl AccessArguments {
             login: self.login.login()?,
             tls: self.security.tls.clone(),
             ..Destination::default()
-        })
+        };
+        match &host.ssh {
+            Some(ssh) => self.start_far_end(ssh, destination),
+            None => Ok((destination, None)),
+        }
+    }
+
+    /// Starts a far end over ssh, to which `destination` leads then.
+    fn start_far_end(
+        &self,
+        ssh: &SshHost,
+        destination: Destination,
+    ) -> Result<(Destination, Option<FarEnd>)> {
+        if destination.key.is_some() || destination.login.is_some() || destination.tls.is_some() {
+            return Err(usage_failure(
+                "a far end over ssh has a key of its own; leave out --key-file, --username and --tls",
+            ));
+        }
+        let far_end = self.far_end.start(ssh, self.port)?;
+        let destination = Destination {
+            host: far_end.host.clone(),
+            port: far_end.port,
+            key: Some(far_end.key.clone()),
+            ..destination
+        };
+        Ok((destination, Some(far_end)))
     }
 }
 

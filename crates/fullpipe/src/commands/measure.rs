@@ -87,7 +87,8 @@ impl RunCommand for MeasureArguments {
         let interrupts = self.live.interrupt_flags()?;
         let flag = &interrupts.flag;
         let usual = self.ramp.map_or(USUAL_TIME, |_| RAMP_STEP);
-        let (destination, request) = (self.reach.destination()?, self.load.to_request(usual)?);
+        let request = self.load.to_request(usual)?;
+        let (destination, _far_end) = self.reach.destination()?;
         if let Some(ramp) = self.ramp {
             return ramp::run_ramp_test(
                 ramp,

@@ -14,6 +14,7 @@ mod emulated;
 mod every;
 mod explain;
 mod facts;
+mod far_end;
 mod grid_runs;
 mod history;
 mod host;

@@ -8,11 +8,13 @@ use std::thread;
 use crate::live::ServerPage;
 use fullpipe_control::{AddressPrefix, LoginAuthenticator, RsaPrivateKey, TlsIdentity};
 use fullpipe_copy::{SHARE_PORT, ShareError, ShareOptions, ShareServer};
+use fullpipe_experiment::serve_far_end;
 use fullpipe_iperf::{DEFAULT_PORT, SharedKey, UserList};
 use fullpipe_probe::{
     AdmissionQuota, ServeError, ServeOptions, ServerLimits, StorageConfig, serve_clients,
 };
 
+use super::host::JournalFolder;
 use super::load::rsa_padding;
 use super::log_thread::LogThread;
 use super::prelude::*;
@@ -55,6 +57,9 @@ pub(crate) struct ServeArguments {
     /// Address to listen on [default: all]
     #[arg(long, short = 'B', value_name = "ADDRESS", help_heading = "Server")]
     bind: Option<IpAddr>,
+    /// Serve whoever started this over ssh, over standard input and output
+    #[arg(long, hide = true, exclusive = true)]
+    far_end: bool,
     /// End after one test
     #[arg(long, short = '1', help_heading = "Server")]
     one_off: bool,
@@ -406,6 +411,12 @@ impl RunCommand for ServeArguments {
 }
 
 fn run(arguments: &ServeArguments) -> Result {
+    if arguments.far_end {
+        let journal = JournalFolder::default().folder_path()?;
+        let interrupt = super::interrupt_flag()?;
+        return serve_far_end(journal, server_text::test_printer, &interrupt)
+            .map_err(|error| serve_failure(&error));
+    }
     if arguments.log.daemon && !daemon::is_detached() {
         return daemon::restart_in_background();
     }

@@ -140,7 +140,7 @@ impl RunCommand for SweepServerArguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result {
-        let destination = self.access.destination(&self.host)?;
+        let (destination, _far_end) = self.access.destination(&self.host)?;
         let interrupts = self.sweep.live.interrupt_flags()?;
         let target = destination.host.clone();
         let needs_consent = !self.sweep.yes && !stays_here(&target);

@@ -28,6 +28,7 @@ mod iperf2;
 mod live;
 mod machine;
 mod matrix;
+mod over_ssh;
 mod placement;
 mod ramp;
 mod records;

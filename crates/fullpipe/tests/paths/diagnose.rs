@@ -509,6 +509,10 @@ impl Lab {
         run(&mut self.host("sender", command), TIMEOUT)
     }
 
+    pub(crate) fn receiver(&self, command: &[&str]) -> Output {
+        run(&mut self.host("receiver", command), TIMEOUT)
+    }
+
     /// A server in the receiving host.
     pub(crate) fn serve(&self, command: &[&str], port: u16) -> Running {
         let server = Running::start(&mut self.host("receiver", command));

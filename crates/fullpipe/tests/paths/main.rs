@@ -10,6 +10,7 @@ mod lab;
 mod lab_up;
 mod latency;
 mod live;
+mod over_ssh;
 mod program_windows;
 mod receiving_host;
 mod relay;

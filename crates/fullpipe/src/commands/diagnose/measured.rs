@@ -1,7 +1,7 @@
 //! A transfer of our own, judged; and a remedy tried out.
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::{OwnPart, ranked_remedies};
+use fullpipe_experiment::{FarEnd, OwnPart, ranked_remedies};
 use fullpipe_host::defects_behind;
 use fullpipe_probe::{measure_iperf2, measure_transfer};
 use fullpipe_record::{
@@ -29,8 +29,10 @@ pub(super) fn run(
         return Err(usage_failure(message));
     }
     let flag = super::super::interrupt_flag()?;
+    let (destination, far_end) = arguments.way.destination(host)?;
     let bench = MeasurementSetup {
-        destination: arguments.way.destination(host)?,
+        destination,
+        far_end,
         is_iperf2: arguments.way.is_iperf2(),
         flag: &flag,
         terminal,
@@ -72,6 +74,8 @@ fn print_limit(measurement: &Measurement, diagnosis: &Diagnosis, terminal: &Term
 /// Settings of a measurement, without its load.
 struct MeasurementSetup<'b> {
     destination: Destination,
+    /// The far end, if it was started for this command.
+    far_end: Option<FarEnd>,
     is_iperf2: bool,
     flag: &'b AtomicBool,
     terminal: &'b Terminal,
@@ -91,7 +95,8 @@ impl MeasurementSetup<'_> {
     /// Tries a remedy.
     ///
     /// # Errors
-    /// Fails if it is for the other end as well, or for a person, and if the measurement fails.
+    /// Fails if it is for another end that is not ours as well, or for a person, and if the
+    /// measurement fails.
     fn try_remedy(
         &self,
         remedy: &Remedy,
@@ -102,20 +107,21 @@ impl MeasurementSetup<'_> {
         let here = this_end(request);
         let own = before.local.settings.as_ref();
         let part = OwnPart::from_remedy(remedy, here, request, own);
-        if part.needs_other_end {
+        if part.needs_other_end && self.far_end.is_none() {
             let others = remedies
                 .iter()
                 .filter(|other| OwnPart::from_remedy(other, here, request, own).is_for_here());
             let others: Vec<&str> = others.map(|other| other.id.as_str()).collect();
             return Err(for_other_end(remedy, here, &self.destination.host, &others));
         }
-        if !part.does_something {
+        if !part.does_something && !part.needs_other_end {
             return Err(run_failure(nothing_to_apply(remedy)));
         }
         self.terminal.print_progress("\n");
         let (measurement, not_undone) = part.try_out(
             arguments.keep,
             &arguments.journal.folder_path()?,
+            self.far_end.as_ref(),
             |request| self.measure_request(request),
         )?;
         let (measurement, _) = diagnose_measurement(measurement, arguments.bandwidth);

@@ -43,10 +43,11 @@ pub(crate) struct DiagnoseArguments {
     // Before the flags themselves: whoever reads one takes it out of what was given.
     #[command(flatten)]
     own_flags: OwnFlags,
-    /// Server (HOST or HOST:PORT), or http(s) URL to download
+    /// Server (HOST, HOST:PORT or `ssh://HOST`), or http(s) URL to download
     ///
-    /// The server runs `fullpipe serve` or `iperf3 -s`. Write an IPv6 address with a port in
-    /// brackets. A URL is downloaded with `curl` and discarded: up to 10 s (--time) and 16 GiB
+    /// The server runs `fullpipe serve` or `iperf3 -s`; with `ssh://` it needs to run nothing:
+    /// fullpipe is started there for this command. Write an IPv6 address with a port in brackets. A
+    /// URL is downloaded with `curl` and discarded: up to 10 s (--time) and 16 GiB
     /// (--bytes).
     #[arg(group = "subject", value_name = "HOST|URL")]
     target: Option<DiagnoseTarget>,
@@ -79,8 +80,8 @@ pub(crate) struct DiagnoseArguments {
     /// Try this remedy of the list, by number or name
     ///
     /// Changes this host or the load, measures again, compares with the prediction, and undoes the
-    /// change. A remedy that changes the other end is not tried (exit code 3): its commands are
-    /// printed, to be run there.
+    /// change. A remedy that changes the other end is tried there, too, if that is `ssh://HOST`;
+    /// otherwise it is not tried (exit code 3): its commands are printed, to be run there.
     #[arg(long, help_heading = "Remedy", value_name = "N|NAME")]
     apply: Option<String>,
     /// Keep the changes of --apply until `fullpipe host undo`
@@ -157,8 +158,10 @@ impl FromStr for DiagnoseTarget {
             .map(|(scheme, _)| scheme.to_ascii_lowercase());
         match scheme.as_deref() {
             Some("http" | "https") => Ok(Self::Url(text.to_owned())),
-            Some(other) => Err(format!("{other}:// is not known; http:// and https:// are")),
-            None => text.parse().map(Self::Host),
+            Some(other) if other != "ssh" => Err(format!(
+                "{other}:// is not known; ssh://, http:// and https:// are"
+            )),
+            _ => text.parse().map(Self::Host),
         }
     }
 }

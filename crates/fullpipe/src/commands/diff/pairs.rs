@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &super::DiffArguments, pairs: u32, terminal: &Termi
         .a
         .parse()
         .map_err(|error| usage_failure(format!("{}: {error}", arguments.a)))?;
-    let destination = arguments.access.destination(&server)?;
+    let (destination, _far_end) = arguments.access.destination(&server)?;
     let sides = parse_sides(&arguments.sides, arguments.time.unwrap_or(USUAL_TIME))?;
     if !arguments.yes {
         sides

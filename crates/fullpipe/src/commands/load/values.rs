@@ -1,6 +1,8 @@
 //! Values of the flags of a load.
 
+use crate::commands::far_end::SCHEME;
 use crate::commands::prelude::*;
+use fullpipe_control::SshHost;
 use std::str::FromStr;
 
 /// A host, and a port where it is named with it.
@@ -8,6 +10,8 @@ use std::str::FromStr;
 pub(crate) struct ServerAddress {
     pub(super) name: String,
     pub(super) port: Option<u16>,
+    /// The host as ssh has it, if its server is to be started over ssh.
+    pub(super) ssh: Option<SshHost>,
 }
 
 impl ServerAddress {
@@ -26,6 +30,14 @@ impl FromStr for ServerAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(host) = text.strip_prefix(SCHEME) {
+            let ssh: SshHost = host.parse()?;
+            return Ok(Self {
+                name: ssh.login.clone(),
+                port: None,
+                ssh: Some(ssh),
+            });
+        }
         let (name, port) = split_port(text)?;
         if name.is_empty() {
             return Err("no host is named".to_owned());
@@ -37,6 +49,7 @@ impl FromStr for ServerAddress {
         Ok(Self {
             name: name.to_owned(),
             port: port.transpose()?,
+            ssh: None,
         })
     }
 }

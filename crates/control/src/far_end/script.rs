@@ -1,0 +1,85 @@
+//! The shell script that brings the program to a host and starts it there.
+//!
+//! It is one argument of ssh, in single quotes for whatever shell the user has there (POSIX shells,
+//! csh, fish), so it has no quote, backslash, exclamation mark and newline of its own. It greets,
+//! reads one line (see [`request_line`]), takes the program if it is not there yet, and
+//! becomes it.
+
+/// Opening of the line with which the script greets.
+pub(super) const GREETING: &str = "fullpipe far end 1 ";
+
+/// Opening of the line that says why the program cannot be had there.
+pub(super) const REFUSAL: &str = "fullpipe far end: ";
+
+/// The line after which the script waits for the program's compressed bytes.
+pub(super) const ASKS: &str = "fullpipe far end asks";
+
+/// The line with which the script ends: the program follows.
+pub(super) const STARTS: &str = "fullpipe far end starts";
+
+/// The script, in parts that are joined by spaces.
+const SCRIPT: [&str; 20] = [
+    "o=$(umask); umask 077; LC_ALL=C; export LC_ALL;",
+    // Prints the SHA-256 of a file; nothing where no program here can tell.
+    "digest() { s=$( { sha256sum || shasum -a 256 || openssl dgst -sha256 -r; } < \"$1\" 2>/dev/null);",
+    "echo \"${s%% *}\"; };",
+    "p=$(command -v fullpipe 2>/dev/null); q=; [ -f \"$p\" ] && q=$(digest \"$p\");",
+    "echo; echo \"fullpipe far end 1 $(uname -s) $(uname -m) ${q:--}\";",
+    "read -r h k w || exit 0; f=; why=\"no folder there may hold programs\";",
+    "if [ \"$h\" = - ]; then f=$p; else u=fullpipe-$(id -u);",
+    "for d in \"$XDG_CACHE_HOME/fullpipe\" \"$HOME/.cache/fullpipe\" /var/tmp/$u /dev/shm/$u /tmp/$u; do",
+    "case $d in /fullpipe|/.cache/fullpipe) continue;; esac;",
+    "mkdir -p \"$d/$h\" 2>/dev/null;",
+    "[ -O \"$d\" ] && [ -O \"$d/$h\" ] && [ -w \"$d/$h\" ] || continue;",
+    "g=$d/$h/fullpipe; [ -x \"$g\" ] && [ \"$(digest \"$g\")\" = \"$h\" ] && f=$g && break; t=$d/$h/$$;",
+    // A script of one line runs only where programs may.
+    "{ echo exit 0 > \"$t\" && chmod 700 \"$t\" && \"$t\"; } 2>/dev/null ||",
+    "{ rm -f \"$t\"; rmdir \"$d/$h\" \"$d\" 2>/dev/null; continue; };",
+    "trap \"rm -f $t\" EXIT HUP INT TERM; echo \"fullpipe far end asks\"; read -r n;",
+    "head -c \"$n\" | gzip -dc > \"$t\" && s=$(digest \"$t\") && [ \"${s:-$h}\" = \"$h\" ] && mv \"$t\" \"$g\" && f=$g && break;",
+    "rm -f \"$t\"; why=\"$d has no room, or the program came damaged\"; break; done; fi; trap - EXIT HUP INT TERM;",
+    "[ -f \"$f\" ] || { echo \"fullpipe far end: $why\"; exit 1; };",
+    "case $h$k in -*) ;; *leave) FULLPIPE_REMOVE_PROGRAM=$h; export FULLPIPE_REMOVE_PROGRAM;; esac;",
+    "echo \"fullpipe far end starts\"; umask $o; unset LC_ALL; eval \"set -- $w\"; exec \"$f\" \"$@\"",
+];
+
+/// Returns the command for the other host's login shell.
+pub(super) fn shell_command() -> String {
+    format!("sh -c '{}'", SCRIPT.join(" "))
+}
+
+/// Returns the line that asks for a program: its SHA-256 in hexadecimal, or `None` for the one that
+/// the host has on its path; whether it may stay there; and its arguments.
+pub(super) fn request_line(digest: Option<&str>, leaves_nothing: bool, words: &[String]) -> String {
+    let digest = digest.unwrap_or("-");
+    let stay = if leaves_nothing { "leave" } else { "keep" };
+    let words: Vec<String> = words.iter().map(|word| quoted_word(word)).collect();
+    format!("{digest} {stay} {}\n", words.join(" "))
+}
+
+/// Returns a word in single quotes, which POSIX shells read as it was.
+fn quoted_word(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_has_nothing_that_another_shell_reads_otherwise() {
+        let command = shell_command();
+        let script = &command["sh -c '".len()..command.len() - 1];
+        assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");
+    }
+
+    #[test]
+    fn words_are_quoted_for_the_shell() {
+        let words = ["host", "it's", "$(x) y"].map(str::to_owned);
+        assert_eq!(
+            request_line(None, true, &words),
+            "- leave 'host' 'it'\\''s' '$(x) y'\n"
+        );
+        assert_eq!(request_line(Some("ab"), false, &[]), "ab keep \n");
+    }
+}

@@ -1,0 +1,165 @@
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::*;
+
+/// Returns options whose ssh runs the command here, by the shell `shell`, with this environment.
+fn local(shell: &str, environment: &str, folder: &Path) -> FarEndOptions {
+    let script = format!("{environment}; exec {shell} -c \"$2\"");
+    FarEndOptions {
+        ssh: ["sh", "-c", &script, "ssh"].map(str::to_owned).to_vec(),
+        binaries: Some(folder.to_owned()),
+        leaves_nothing: false,
+    }
+}
+
+fn host() -> SshHost {
+    "me@h".parse().unwrap()
+}
+
+/// A folder with a program for this machine that says what it was asked.
+fn folder_with_program(text: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder
+        .path()
+        .join(format!("fullpipe-{}", std::env::consts::ARCH));
+    std::fs::write(&file, text).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder
+}
+
+const ECHOES: &str =
+    "#!/bin/sh\necho \"$0\"; printf '<%s>' \"$@\"; echo; read -r said; echo \"$said\"\n";
+
+fn start_echo(options: &FarEndOptions) -> Result<[String; 3], FarEndError> {
+    let words = ["a b", "it's", "$HOME"].map(str::to_owned);
+    let mut far = FarProgram::start(&host(), options, &words)?;
+    far.write(b"hello\n")?;
+    let mut line = || far.next_line(ANSWER_DEADLINE, "in a test");
+    Ok([line()?, line()?, line()?])
+}
+
+#[test]
+fn a_host_is_read_as_ssh_names_it() {
+    for (text, login, port) in [
+        ("h", "h", None),
+        ("me@h:2222", "me@h", Some(2222)),
+        ("[2001:db8::1]:22", "2001:db8::1", Some(22)),
+        ("me@[2001:db8::1]", "me@2001:db8::1", None),
+    ] {
+        let host: SshHost = text.parse().unwrap();
+        assert_eq!((&*host.login, host.port), (login, port), "{text}");
+    }
+    for text in [
+        "",
+        "me@",
+        "-oProxyCommand=x",
+        "me@-x",
+        "h:x",
+        "h:70000",
+        "a b",
+        "h/x",
+        "h\n",
+    ] {
+        assert!(text.parse::<SshHost>().is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn a_program_is_brought_once_and_found_again_by_each_shell() {
+    let programs = folder_with_program(ECHOES);
+    for shell in [
+        "sh",
+        "dash",
+        "bash",
+        "bash -r",
+        "busybox ash",
+        "fish",
+        "csh",
+        "zsh",
+    ] {
+        let program = shell.split(' ').next().unwrap();
+        if Command::new(program)
+            .arg("-c")
+            .arg("true")
+            .output()
+            .is_err()
+        {
+            continue;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let environment = format!(
+            "export HOME={}; unset XDG_CACHE_HOME; echo Welcome",
+            home.path().display()
+        );
+        let options = local(shell, &environment, programs.path());
+        for round in 0..2 {
+            let [name, words, said] =
+                start_echo(&options).unwrap_or_else(|error| panic!("{shell} {round}: {error}"));
+            assert!(
+                name.starts_with(home.path().to_str().unwrap()),
+                "{shell}: {name}"
+            );
+            assert_eq!(
+                (&*words, &*said),
+                ("<a b><it's><$HOME>", "hello"),
+                "{shell}"
+            );
+        }
+        let kept: Vec<_> = std::fs::read_dir(home.path().join(".cache/fullpipe"))
+            .unwrap()
+            .collect();
+        assert_eq!(kept.len(), 1);
+    }
+}
+
+#[test]
+fn a_damaged_program_is_replaced() {
+    let programs = folder_with_program(ECHOES);
+    let home = tempfile::tempdir().unwrap();
+    let options = local(
+        "sh",
+        &format!("export HOME={}", home.path().display()),
+        programs.path(),
+    );
+    let [name, ..] = start_echo(&options).unwrap();
+    std::fs::write(&name, "#!/bin/sh\necho evil\n").unwrap();
+    assert_eq!(start_echo(&options).unwrap()[0], name);
+}
+
+#[test]
+fn hosts_that_cannot_run_it_are_told_apart_in_a_sentence() {
+    let programs = folder_with_program(ECHOES);
+    let lost = "export HOME=/nonexistent; id() { echo nobody/x/y; }; export -f id 2>/dev/null";
+    for (ssh, sentence) in [
+        ("exit 255", "exit status: 255"),
+        ("echo Welcome; exit 127", "exit status: 127"),
+        (
+            "echo 'fullpipe far end 1 Darwin arm64 -'; cat",
+            "runs Darwin on arm64",
+        ),
+        (
+            "echo 'fullpipe far end 1 Linux'; cat",
+            "answers as no far end",
+        ),
+        ("yes", "prints without an end"),
+        ("head -c 40000000 /dev/zero", "a line without an end"),
+        (
+            "printf 'fullpipe far end 1 Linux x86_64 -\\nfullpipe far end: no \\033[2Jroom\\n'; cat",
+            "cannot run fullpipe: no [2Jroom",
+        ),
+    ] {
+        let mut options = local("sh", lost, programs.path());
+        options.ssh[2] = ssh.to_owned();
+        let error = start_echo(&options).unwrap_err().to_string();
+        assert!(error.contains(sentence), "{ssh}: {error}");
+    }
+    let mut options = local("sh", lost, programs.path());
+    options.ssh = vec!["/nonexistent/ssh".to_owned()];
+    assert!(
+        start_echo(&options)
+            .unwrap_err()
+            .to_string()
+            .contains("cannot be started")
+    );
+}

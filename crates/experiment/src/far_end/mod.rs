@@ -1,0 +1,52 @@
+//! The far end of a measurement, started over ssh for as long as this end wants it: it serves tests
+//! to whoever knows a key that is made for it, and changes its host and takes that back when asked,
+//! or when the connection ends.
+//!
+//! Each message is JSON in one line ([`FarRequest`], [`FarAnswer`]).
+
+mod near;
+mod there;
+
+pub use near::{FarEnd, FarEndFailure};
+pub use there::serve_far_end;
+
+use std::time::Duration;
+
+use fullpipe_record::Change;
+use serde::{Deserialize, Serialize};
+
+/// Arguments of the program at the far end.
+const FAR_WORDS: [&str; 2] = ["serve", "--far-end"];
+
+/// Time between two signs of life of the near end.
+const PULSE: Duration = Duration::from_secs(5);
+
+/// Time after which a near end without a sign of life is gone: far above the pauses of a path that
+/// is worth a test.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// A request of the near end.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum FarRequest {
+    /// Serve tests to clients that know this key, on this port (0 for any that is free).
+    Serve { key: String, port: u16 },
+    /// Make these changes, as ones that wait.
+    Apply(Vec<Change>),
+    /// Let the changes that wait stay, or take them back.
+    Settle { stay: bool },
+    /// The near end is still there.
+    Pulse,
+}
+
+/// An answer of the far end; a pulse has none.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+enum FarAnswer {
+    /// Clients are served on this port.
+    Serves { port: u16 },
+    /// It is done.
+    Done,
+    /// It was not done, in a sentence.
+    Failed(String),
+}

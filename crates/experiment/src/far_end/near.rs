@@ -1,0 +1,195 @@
+//! The near end's side of a far end.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use fullpipe_control::{FarEndError, FarEndOptions, FarProgram, SshHost, configured_host};
+use fullpipe_iperf::SharedKey;
+use fullpipe_record::Change;
+use rustix::rand::{GetRandomFlags, getrandom};
+use thiserror::Error;
+
+use super::{FAR_WORDS, FarAnswer, FarRequest, PULSE};
+
+/// Time for a port of the far end to answer.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Time for an answer of the far end: more than the journal's lock may take.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A far end that cannot be had, or does not do what is asked.
+#[derive(Debug, Error)]
+pub enum FarEndFailure {
+    /// The program there.
+    #[error(transparent)]
+    Program(#[from] FarEndError),
+    /// The far end refused, and says why.
+    #[error("{host}: {why}")]
+    Refused {
+        /// The host.
+        host: String,
+        /// Why, in its own words.
+        why: String,
+    },
+    /// ssh reaches the host, and data does not.
+    #[error(
+        "ssh reaches {login}, but port {port} of {host}, where its far end waits, does not answer ({cause}): \
+         open it in the firewall there, or choose another by --port"
+    )]
+    Closed {
+        /// The host as ssh has it.
+        login: String,
+        /// The host that was called.
+        host: String,
+        /// The port.
+        port: u16,
+        /// Why.
+        cause: io::Error,
+    },
+    /// This system has no random bytes.
+    #[error("cannot make a key: {0}")]
+    Key(io::Error),
+}
+
+/// A far end that serves this one's tests. It ends with this value, and takes back what was changed
+/// there and not told to stay.
+#[derive(Debug)]
+pub struct FarEnd {
+    program: Arc<Mutex<FarProgram>>,
+    login: String,
+    /// Host to which tests connect.
+    pub host: String,
+    /// Port to which tests connect.
+    pub port: u16,
+    /// Key that the far end asks for.
+    pub key: SharedKey,
+}
+
+impl FarEnd {
+    /// Starts a far end on `port` of a host (0 for any that is free).
+    ///
+    /// # Errors
+    /// Fails if the program cannot be started there, or its port cannot be reached from here.
+    pub fn start(
+        host: &SshHost,
+        options: &FarEndOptions,
+        port: u16,
+    ) -> Result<Self, FarEndFailure> {
+        let mut program = FarProgram::start(host, options, &FAR_WORDS.map(str::to_owned))?;
+        let text = random_key().map_err(FarEndFailure::Key)?;
+        let key = SharedKey::from_file_content(text.as_bytes())
+            .map_err(|error| FarEndFailure::Key(io::Error::other(error)))?;
+        let login = host.login.clone();
+        let request = FarRequest::Serve { key: text, port };
+        let FarAnswer::Serves { port } = ask(&mut program, &request, &login)? else {
+            return Err(program.nonsense("no port").into());
+        };
+        let name = login.rsplit_once('@').map_or(&*login, |(_, name)| name);
+        let far = Self {
+            program: Arc::new(Mutex::new(program)),
+            host: configured_host(&options.ssh, &login).unwrap_or_else(|| name.to_owned()),
+            login,
+            port,
+            key,
+        };
+        far.check_port()?;
+        far.start_pulse();
+        Ok(far)
+    }
+
+    /// Makes changes at the far end, as ones that wait to be settled.
+    ///
+    /// # Errors
+    /// Fails if the far end refuses one; then none is made.
+    pub fn apply_changes(&self, changes: &[Change]) -> Result<(), FarEndFailure> {
+        self.ask(&FarRequest::Apply(changes.to_vec()))
+    }
+
+    /// Lets the changes at the far end stay, or takes them back.
+    ///
+    /// # Errors
+    /// Fails if something could not be put back, with why.
+    pub fn settle_changes(&self, stay: bool) -> Result<(), FarEndFailure> {
+        self.ask(&FarRequest::Settle { stay })
+    }
+
+    fn ask(&self, request: &FarRequest) -> Result<(), FarEndFailure> {
+        let mut program = lock(&self.program);
+        match ask(&mut program, request, &self.login)? {
+            FarAnswer::Done => Ok(()),
+            _ => Err(program.nonsense("a port").into()),
+        }
+    }
+
+    /// Fails if the port cannot be reached from here.
+    fn check_port(&self) -> Result<(), FarEndFailure> {
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
+        let addresses = (&*self.host, self.port).to_socket_addrs();
+        for address in addresses.into_iter().flatten() {
+            match TcpStream::connect_timeout(&address, CONNECT_DEADLINE) {
+                Ok(_) => return Ok(()),
+                Err(error) => failed = error,
+            }
+        }
+        Err(FarEndFailure::Closed {
+            login: self.login.clone(),
+            host: self.host.clone(),
+            port: self.port,
+            cause: failed,
+        })
+    }
+
+    /// Shows the far end that this end is there, for as long as it is.
+    fn start_pulse(&self) {
+        let program = Arc::downgrade(&self.program);
+        thread::spawn(move || {
+            loop {
+                thread::sleep(PULSE);
+                let Some(program) = program.upgrade() else {
+                    return;
+                };
+                if send(&mut lock(&program), &FarRequest::Pulse).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+/// Returns a key of 32 random bytes in hexadecimal.
+fn random_key() -> io::Result<String> {
+    let mut bytes = [0; 32];
+    getrandom(&mut bytes, GetRandomFlags::empty())?;
+    Ok(bytes.map(|byte| format!("{byte:02x}")).concat())
+}
+
+fn lock(program: &Mutex<FarProgram>) -> MutexGuard<'_, FarProgram> {
+    program.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn send(program: &mut FarProgram, request: &FarRequest) -> Result<(), FarEndError> {
+    let text =
+        serde_json::to_string(request).map_err(|error| program.nonsense(&error.to_string()))?;
+    program.write(format!("{text}\n").as_bytes())
+}
+
+/// Sends a request and returns its answer.
+fn ask(
+    program: &mut FarProgram,
+    request: &FarRequest,
+    login: &str,
+) -> Result<FarAnswer, FarEndFailure> {
+    send(program, request)?;
+    let line = program.next_line(ANSWER_DEADLINE, "when it was asked to work")?;
+    match serde_json::from_str(&line) {
+        Ok(FarAnswer::Failed(why)) => Err(FarEndFailure::Refused {
+            host: login.to_owned(),
+            why: fullpipe_units::printable_line(&why),
+        }),
+        Ok(answer) => Ok(answer),
+        Err(_) => Err(program.nonsense(&line).into()),
+    }
+}

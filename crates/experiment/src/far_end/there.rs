@@ -1,0 +1,161 @@
+//! The far end itself: what ssh starts.
+
+use std::io::{self, BufRead, Write};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::thread;
+
+use fullpipe_iperf::SharedKey;
+use fullpipe_probe::{Printer, ServeError, ServeOptions, ServerEvent, serve_clients};
+use fullpipe_record::Change;
+
+use crate::pending_changes::{apply_pending, settle_changes};
+
+use super::{FarAnswer, FarRequest, SILENCE};
+
+/// Longest request: the changes of a remedy are far shorter.
+const MAX_REQUEST: u64 = 1 << 20;
+
+/// Serves tests, as the near end asks for over standard input, and changes this host by the journal
+/// in folder `journal`. Returns when the near end closes its side, or is silent for a minute; then
+/// changes that were not to stay have been taken back.
+///
+/// # Errors
+/// Fails if no test can be served. The near end has been told.
+pub fn serve_far_end(
+    journal: PathBuf,
+    printer: Printer,
+    interrupt: &AtomicBool,
+) -> Result<(), ServeError> {
+    let requests = read_requests();
+    let Some((key, port)) = first_request(&requests) else {
+        answer(&FarAnswer::Failed(
+            "the first request must be to serve".to_owned(),
+        ));
+        return Ok(());
+    };
+    let options = ServeOptions {
+        bind: called_address(),
+        port,
+        iperf2: false,
+        key: Some(key),
+        ..ServeOptions::default()
+    };
+    thread::scope(|threads| {
+        threads.spawn(move || {
+            FarHost::new(journal).obey(&requests);
+            interrupt.store(true, Ordering::Relaxed);
+        });
+        let served = serve_clients(&options, printer, interrupt, &mut |event| {
+            if let ServerEvent::Listening(address) = event {
+                answer(&FarAnswer::Serves {
+                    port: address.port(),
+                });
+            }
+        });
+        if let Err(error) = &served {
+            answer(&FarAnswer::Failed(error.to_string()));
+        }
+        served
+    })
+}
+
+/// Returns the address to which ssh connected (sshd(8), `SSH_CONNECTION`), if others reach it too.
+fn called_address() -> Option<IpAddr> {
+    let connection = std::env::var("SSH_CONNECTION").ok()?;
+    let address: IpAddr = connection.split(' ').nth(2)?.parse().ok()?;
+    Some(address).filter(|address| !address.is_loopback())
+}
+
+/// Returns the key and the port of the first request.
+fn first_request(requests: &Receiver<FarRequest>) -> Option<(SharedKey, u16)> {
+    match requests.recv_timeout(SILENCE).ok()? {
+        FarRequest::Serve { key, port } => {
+            Some((SharedKey::from_file_content(key.as_bytes()).ok()?, port))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the requests on standard input; they end with it, or with a line that is none.
+fn read_requests() -> Receiver<FarRequest> {
+    let (sender, requests) = sync_channel(1);
+    thread::spawn(move || {
+        let mut lines = io::stdin().lock();
+        loop {
+            let mut line = Vec::new();
+            let mut bounded = io::Read::take(&mut lines, MAX_REQUEST);
+            let read = bounded.read_until(b'\n', &mut line);
+            let Some(request) = read.ok().and_then(|_| serde_json::from_slice(&line).ok()) else {
+                return;
+            };
+            if sender.send(request).is_err() {
+                return;
+            }
+        }
+    });
+    requests
+}
+
+/// Writes an answer; a near end that is gone is noticed by its silence.
+fn answer(answer: &FarAnswer) {
+    if let Ok(text) = serde_json::to_string(answer) {
+        let _ = writeln!(io::stdout().lock(), "{text}");
+        let _ = io::stdout().flush();
+    }
+}
+
+/// The host of the far end, and what of it waits to be taken back.
+struct FarHost {
+    journal: PathBuf,
+    /// Names of the changes in the journal, in order.
+    pending: Vec<String>,
+}
+
+impl FarHost {
+    const fn new(journal: PathBuf) -> Self {
+        Self {
+            journal,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Does what is asked until the near end is gone, and takes back what waits.
+    fn obey(mut self, requests: &Receiver<FarRequest>) {
+        loop {
+            match requests.recv_timeout(SILENCE) {
+                Ok(FarRequest::Pulse) => {}
+                Ok(FarRequest::Apply(changes)) => answer(&self.apply(&changes)),
+                Ok(FarRequest::Settle { stay }) => answer(&self.settle(stay)),
+                Ok(FarRequest::Serve { .. })
+                | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.settle(false);
+    }
+
+    fn apply(&mut self, changes: &[Change]) -> FarAnswer {
+        match apply_pending(&self.journal, changes) {
+            Ok(name) => {
+                self.pending.extend(name);
+                FarAnswer::Done
+            }
+            Err(error) => FarAnswer::Failed(error.to_string()),
+        }
+    }
+
+    fn settle(&mut self, stay: bool) -> FarAnswer {
+        let journal: &Path = &self.journal;
+        let names = self.pending.drain(..).rev();
+        let left: Vec<String> = names
+            .filter_map(|name| settle_changes(journal, &name, stay))
+            .collect();
+        if left.is_empty() {
+            FarAnswer::Done
+        } else {
+            FarAnswer::Failed(left.join("; "))
+        }
+    }
+}

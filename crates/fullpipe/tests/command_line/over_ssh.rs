@@ -1,0 +1,194 @@
+//! Hosts behind `ssh://`, over loopback: what is started there, and what is left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use fullpipe_testkit::{
+    Running, SshServer, assert_says, document, free_port, require, sentence, within,
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{fullpipe, run};
+
+/// Longest time for one step of a test, also on a busy machine, in seconds.
+const TIMEOUT: u64 = 60;
+
+/// A server of OpenSSH on loopback, and what its sessions leave.
+struct Host {
+    sshd: SshServer,
+    port: u16,
+    _server: Running,
+}
+
+impl Host {
+    fn start() -> Self {
+        let port = free_port();
+        let sshd = SshServer::on(port);
+        let server = sshd.start();
+        Self {
+            sshd,
+            port,
+            _server: server,
+        }
+    }
+
+    /// Returns the program with these words, which reaches this host by its own client.
+    fn command(&self, words: &[&str]) -> Command {
+        let ssh = self.sshd.client();
+        fullpipe(
+            &[
+                words,
+                &["ssh://127.0.0.1", "--leave-nothing", "--ssh", &ssh],
+            ]
+            .concat(),
+        )
+    }
+
+    /// Returns the programs that a session of this host has started as far ends and that still run.
+    fn far_ends(&self) -> Vec<Pid> {
+        let server = format!(" 127.0.0.1 {}\0", self.port);
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let ours = processes.filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let content = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+            let environment = String::from_utf8_lossy(&content("environ")).into_owned();
+            let words = String::from_utf8_lossy(&content("cmdline")).into_owned();
+            let is_ours = environment.contains("SSH_CONNECTION=")
+                && environment.contains(&server)
+                && words.contains("\0serve\0--far-end\0");
+            Pid::from_raw(pid).filter(|_| is_ours)
+        });
+        ours.collect()
+    }
+
+    fn is_deserted(&self) -> bool {
+        within(Duration::from_secs(20), || self.far_ends().is_empty())
+    }
+}
+
+/// Returns the folder of a program that was sent to root's home here.
+fn sent_program() -> PathBuf {
+    let digest = Command::new("sha256sum")
+        .arg(env!("CARGO_BIN_EXE_fullpipe"))
+        .output()
+        .unwrap();
+    let digest = String::from_utf8(digest.stdout).unwrap();
+    Path::new("/root/.cache/fullpipe").join(digest.split(' ').next().unwrap())
+}
+
+#[test]
+fn a_measurement_over_ssh_needs_no_server_and_leaves_nothing() {
+    require!(Root, Sshd);
+    let host = Host::start();
+    let output = run(
+        &mut host.command(&["measure", "-t", "1", "-b", "20M", "--json"]),
+        TIMEOUT,
+    );
+    let report = document(&output);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let measurement = &report["measurement"];
+    assert!(
+        measurement["remote"]["settings"].is_object(),
+        "{measurement:#}"
+    );
+    assert!(host.is_deserted());
+    assert!(!sent_program().exists());
+}
+
+#[test]
+fn a_far_end_over_ssh_ends_with_whoever_started_it() {
+    require!(Root, Sshd);
+    let host = Host::start();
+    for victim in ["near", "ssh", "far"] {
+        let near = Running::start(&mut host.command(&["measure", "-t", "30", "-b", "20M"]));
+        assert!(
+            within(Duration::from_secs(30), || !host.far_ends().is_empty()),
+            "{victim}"
+        );
+        let near_pid = Pid::from_raw(near.pid().cast_signed()).unwrap();
+        let pid = match victim {
+            "near" => near_pid,
+            "ssh" => child_of(near_pid).unwrap(),
+            _ => host.far_ends()[0],
+        };
+        kill_process(pid, Signal::KILL).unwrap();
+        assert!(host.is_deserted(), "{victim}");
+        let output = near.finish(Duration::from_secs(TIMEOUT));
+        assert_ne!(output.status.code(), Some(0), "{victim}");
+    }
+    assert!(!sent_program().exists());
+}
+
+/// Returns the ssh that a process has started.
+fn child_of(parent: Pid) -> Option<Pid> {
+    let parent = parent.as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+    Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
+}
+
+#[test]
+fn settings_of_a_host_behind_ssh_are_shown_and_tried_as_here() {
+    require!(Root, Sshd);
+    let host = Host::start();
+    let shown = document(&run(
+        &mut host.command(&["host", "show", "--json"]),
+        TIMEOUT,
+    ));
+    assert_eq!(shown["kind"], "host-settings", "{shown:#}");
+    let words = ["host", "apply", "tcp_wmem=65MiB", "--dry-run"];
+    let planned = run(&mut host.command(&words), TIMEOUT);
+    let said = String::from_utf8_lossy(&planned.stdout).into_owned();
+    assert_says(&said, &["68157440", "Nothing was changed"]);
+    let refused = run(
+        &mut host.command(&["host", "advise", "--rtt", "80ms"]),
+        TIMEOUT,
+    );
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn what_ssh_cannot_reach_or_must_not_is_one_sentence() {
+    let refused = |words: &[&str], code| sentence(&run(&mut fullpipe(words), TIMEOUT), code);
+    for (words, code, part) in [
+        (
+            &["measure", "ssh://h", "--iperf2"][..],
+            2,
+            "leave out --iperf2",
+        ),
+        (
+            &["measure", "ssh://h", "--ssh", "/nonexistent/ssh"],
+            1,
+            "cannot be started",
+        ),
+        (
+            &["measure", "ssh://h", "--ssh", "false"],
+            1,
+            "before its shell answered",
+        ),
+        (
+            &[
+                "diagnose",
+                "ssh://h",
+                "--ssh",
+                "sh -c 'echo fullpipe far end 1 Linux sparc64 -; cat'",
+            ],
+            3,
+            "runs Linux on sparc64",
+        ),
+        (
+            &[
+                "host",
+                "show",
+                "ssh://h",
+                "--ssh",
+                "sh -c 'echo fullpipe far end 1 Darwin arm64 -; cat'",
+            ],
+            3,
+            "runs Darwin on arm64",
+        ),
+    ] {
+        assert_says(&refused(words, code), &[part]);
+    }
+}
