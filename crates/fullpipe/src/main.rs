@@ -51,17 +51,16 @@ fn main() -> ExitCode {
 }
 
 /// Removes the file of this program, and its folders, if it was sent here for one command that is to
-/// leave nothing: the script that ssh started names its digest in the environment.
+/// leave nothing: the script that ssh started names its folder in the environment.
 fn remove_own_file() {
-    let Some(digest) = std::env::var_os("FULLPIPE_REMOVE_PROGRAM") else {
-        return;
-    };
+    let sent_to = std::env::var_os("FULLPIPE_REMOVE_PROGRAM");
     let own = std::env::current_exe().ok();
-    let folder = own.as_deref().and_then(Path::parent);
-    if let Some(folder) = folder.filter(|folder| folder.file_name() == Some(&digest)) {
+    if let Some((own, sent_to)) = own.zip(sent_to)
+        && own.parent() == Some(Path::new(&sent_to))
+    {
         // What fails stays, as a program that is kept does.
-        let _ = own.as_deref().map(fs::remove_file);
-        let _ = folder.ancestors().take(2).try_for_each(fs::remove_dir);
+        let _ = fs::remove_file(&own);
+        let _ = own.ancestors().skip(1).take(2).try_for_each(fs::remove_dir);
     }
 }
 

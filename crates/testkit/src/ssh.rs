@@ -1,4 +1,5 @@
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use tempfile::TempDir;
@@ -37,9 +38,10 @@ impl SshServer {
         }
         let server = format!(
             "Port {port}\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nPidFile none\n\
-             PermitRootLogin prohibit-password\nPasswordAuthentication no\n",
+             PermitRootLogin prohibit-password\nPasswordAuthentication no\nSetEnv XDG_CACHE_HOME={}\n",
             made.file("host"),
-            made.file("user.pub")
+            made.file("user.pub"),
+            made.cache().display()
         );
         let client = format!(
             "User root\nIdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile /dev/null\n\
@@ -50,6 +52,11 @@ impl SshServer {
         fs::write(made.file("client"), client).expect("a file can be written");
         fs::create_dir_all(SEPARATION).expect("root can make a folder");
         made
+    }
+
+    /// The folder for caches of those who log in.
+    pub fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
     }
 
     /// The command line of the server, which stays in the foreground.

@@ -18,29 +18,35 @@ pub(super) const ASKS: &str = "fullpipe far end asks";
 pub(super) const STARTS: &str = "fullpipe far end starts";
 
 /// The script, in parts that are joined by spaces.
-const SCRIPT: [&str; 20] = [
+const SCRIPT: &[&str] = &[
     "o=$(umask); umask 077; LC_ALL=C; export LC_ALL;",
     // Prints the SHA-256 of a file; nothing where no program here can tell.
     "digest() { s=$( { sha256sum || shasum -a 256 || openssl dgst -sha256 -r; } < \"$1\" 2>/dev/null);",
     "echo \"${s%% *}\"; };",
+    "clean() { rm -f \"$t\"; rmdir \"$e\" \"$d\" 2>/dev/null; };",
     "p=$(command -v fullpipe 2>/dev/null); q=; [ -f \"$p\" ] && q=$(digest \"$p\");",
     "echo; echo \"fullpipe far end 1 $(uname -s) $(uname -m) ${q:--}\";",
     "read -r h k w || exit 0; f=; why=\"no folder there may hold programs\";",
     "if [ \"$h\" = - ]; then f=$p; else u=fullpipe-$(id -u);",
     "for d in \"$XDG_CACHE_HOME/fullpipe\" \"$HOME/.cache/fullpipe\" /var/tmp/$u /dev/shm/$u /tmp/$u; do",
     "case $d in /fullpipe|/.cache/fullpipe) continue;; esac;",
-    "mkdir -p \"$d/$h\" 2>/dev/null;",
-    "[ -O \"$d\" ] && [ -O \"$d/$h\" ] && [ -w \"$d/$h\" ] || continue;",
-    "g=$d/$h/fullpipe; [ -x \"$g\" ] && [ \"$(digest \"$g\")\" = \"$h\" ] && f=$g && break; t=$d/$h/$$;",
+    "mkdir -p \"$d\" 2>/dev/null; [ -O \"$d\" ] && [ -w \"$d\" ] || continue;",
+    "g=$d/$h/fullpipe; [ -O \"$g\" ] && [ -x \"$g\" ] && [ \"$(digest \"$g\")\" = \"$h\" ] && f=$g && k=keep && break;",
+    // Two that leave nothing do not share a folder, which the first would remove.
+    "e=$d/$h; [ \"$k\" = leave ] && e=$d/$h-$$; mkdir -p \"$e\" 2>/dev/null || continue;",
     // A script of one line runs only where programs may.
-    "{ echo exit 0 > \"$t\" && chmod 700 \"$t\" && \"$t\"; } 2>/dev/null ||",
-    "{ rm -f \"$t\"; rmdir \"$d/$h\" \"$d\" 2>/dev/null; continue; };",
-    "trap \"rm -f $t\" EXIT HUP INT TERM; echo \"fullpipe far end asks\"; read -r n;",
-    "head -c \"$n\" | gzip -dc > \"$t\" && s=$(digest \"$t\") && [ \"${s:-$h}\" = \"$h\" ] && mv \"$t\" \"$g\" && f=$g && break;",
-    "rm -f \"$t\"; why=\"$d has no room, or the program came damaged\"; break; done; fi; trap - EXIT HUP INT TERM;",
+    "t=$e/$$; { echo exit 0 > \"$t\" && chmod 700 \"$t\" && \"$t\"; } 2>/dev/null || { clean; continue; };",
+    "trap clean EXIT HUP INT TERM; echo \"fullpipe far end asks\"; read -r n;",
+    "head -c \"$n\" | gzip -dc > \"$t\" && s=$(digest \"$t\") && [ \"${s:-$h}\" = \"$h\" ] &&",
+    "mv \"$t\" \"$e/fullpipe\" && f=$e/fullpipe && break;",
+    "why=\"$d has no room, or the program came damaged\"; break;",
+    "done; fi;",
     "[ -f \"$f\" ] || { echo \"fullpipe far end: $why\"; exit 1; };",
-    "case $h$k in -*) ;; *leave) FULLPIPE_REMOVE_PROGRAM=$h; export FULLPIPE_REMOVE_PROGRAM;; esac;",
-    "echo \"fullpipe far end starts\"; umask $o; unset LC_ALL; eval \"set -- $w\"; exec \"$f\" \"$@\"",
+    "case $h$k in -*) ;; *leave) FULLPIPE_REMOVE_PROGRAM=$e; export FULLPIPE_REMOVE_PROGRAM;; esac;",
+    "echo \"fullpipe far end starts\"; trap - EXIT HUP INT TERM;",
+    "umask $o; unset LC_ALL;",
+    "eval \"set -- $w\";",
+    "exec \"$f\" \"$@\"",
 ];
 
 /// Returns the command for the other host's login shell.

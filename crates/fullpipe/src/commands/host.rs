@@ -115,7 +115,7 @@ struct HostPlace {
     /// Another host, by ssh: `ssh://HOST`
     ///
     /// fullpipe is brought there and does there what it would do here.
-    #[arg(value_name = "ssh://HOST")]
+    #[arg(value_name = "HOST")]
     other: Option<SshUrl>,
     #[command(flatten)]
     way: FarEndArguments,

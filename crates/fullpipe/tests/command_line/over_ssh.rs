@@ -1,7 +1,6 @@
 //! Hosts behind `ssh://`, over loopback: what is started there, and what is left.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -37,13 +36,7 @@ impl Host {
     /// Returns the program with these words, which reaches this host by its own client.
     fn command(&self, words: &[&str]) -> Command {
         let ssh = self.sshd.client();
-        fullpipe(
-            &[
-                words,
-                &["ssh://127.0.0.1", "--leave-nothing", "--ssh", &ssh],
-            ]
-            .concat(),
-        )
+        fullpipe(&[words, &["ssh://127.0.0.1", "--ssh", &ssh]].concat())
     }
 
     /// Returns the programs that a session of this host has started as far ends and that still run.
@@ -63,19 +56,15 @@ impl Host {
         ours.collect()
     }
 
+    /// Returns true if no program is in the caches of those who logged in.
+    fn has_nothing(&self) -> bool {
+        let left = fs::read_dir(self.sshd.cache());
+        left.is_ok_and(|mut left| left.next().is_none())
+    }
+
     fn is_deserted(&self) -> bool {
         within(Duration::from_secs(20), || self.far_ends().is_empty())
     }
-}
-
-/// Returns the folder of a program that was sent to root's home here.
-fn sent_program() -> PathBuf {
-    let digest = Command::new("sha256sum")
-        .arg(env!("CARGO_BIN_EXE_fullpipe"))
-        .output()
-        .unwrap();
-    let digest = String::from_utf8(digest.stdout).unwrap();
-    Path::new("/root/.cache/fullpipe").join(digest.split(' ').next().unwrap())
 }
 
 #[test]
@@ -83,7 +72,15 @@ fn a_measurement_over_ssh_needs_no_server_and_leaves_nothing() {
     require!(Root, Sshd);
     let host = Host::start();
     let output = run(
-        &mut host.command(&["measure", "-t", "1", "-b", "20M", "--json"]),
+        &mut host.command(&[
+            "measure",
+            "-t",
+            "1",
+            "-b",
+            "20M",
+            "--json",
+            "--leave-nothing",
+        ]),
         TIMEOUT,
     );
     let report = document(&output);
@@ -94,7 +91,7 @@ fn a_measurement_over_ssh_needs_no_server_and_leaves_nothing() {
         "{measurement:#}"
     );
     assert!(host.is_deserted());
-    assert!(!sent_program().exists());
+    assert!(host.has_nothing());
 }
 
 #[test]
@@ -104,7 +101,7 @@ fn a_far_end_over_ssh_ends_with_whoever_started_it() {
     for victim in ["near", "ssh", "far"] {
         let near = Running::start(&mut host.command(&["measure", "-t", "30", "-b", "20M"]));
         assert!(
-            within(Duration::from_secs(30), || !host.far_ends().is_empty()),
+            within(Duration::from_secs(TIMEOUT), || !host.far_ends().is_empty()),
             "{victim}"
         );
         let near_pid = Pid::from_raw(near.pid().cast_signed()).unwrap();
@@ -118,7 +115,6 @@ fn a_far_end_over_ssh_ends_with_whoever_started_it() {
         let output = near.finish(Duration::from_secs(TIMEOUT));
         assert_ne!(output.status.code(), Some(0), "{victim}");
     }
-    assert!(!sent_program().exists());
 }
 
 /// Returns the ssh that a process has started.
@@ -126,6 +122,28 @@ fn child_of(parent: Pid) -> Option<Pid> {
     let parent = parent.as_raw_nonzero();
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
     Pid::from_raw(children.split_whitespace().next()?.parse().ok()?)
+}
+
+#[test]
+fn a_program_that_was_brought_is_found_again() {
+    require!(Root, Sshd);
+    let host = Host::start();
+    let folder = host.sshd.cache().join("fullpipe");
+    let kept = || {
+        let output = run(
+            &mut host.command(&["measure", "-t", "1", "-b", "20M", "-q"]),
+            TIMEOUT,
+        );
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let files = fs::read_dir(&folder).unwrap().flatten();
+        let made = files.map(|file| {
+            let file = file.path().join("fullpipe");
+            (fs::metadata(&file).unwrap().modified().unwrap(), file)
+        });
+        made.collect::<Vec<_>>()
+    };
+    let first = kept();
+    assert_eq!((first.len(), &kept()), (1, &first));
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub(crate) struct DiagnoseArguments {
     // Before the flags themselves: whoever reads one takes it out of what was given.
     #[command(flatten)]
     own_flags: OwnFlags,
-    /// Server (HOST, HOST:PORT or `ssh://HOST`), or http(s) URL to download
+    /// HOST, HOST:PORT, `ssh://HOST`, or http(s) URL to download
     ///
     /// The server runs `fullpipe serve` or `iperf3 -s`; with `ssh://` it needs to run nothing:
     /// fullpipe is started there for this command. Write an IPv6 address with a port in brackets. A
