@@ -36,13 +36,15 @@ mod tests_alone {
         );
         let journal = journal.path().display().to_string();
         let ssh = sshd.client();
+        // Brings the program there, which takes its time over this path.
+        let shown = lab.sender(&[SELF, "host", "show", &host, "--ssh", &ssh]);
+        assert_eq!(shown.status.code(), Some(0), "{shown:?}");
         let words = [
             SELF,
             "diagnose",
             &host,
             "--ssh",
             &ssh,
-            "--leave-nothing",
             "--json",
             "-t",
             "6",
