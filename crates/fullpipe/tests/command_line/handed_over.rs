@@ -254,8 +254,8 @@ fn counters_alone_leave_candidates_and_say_what_to_run() {
             "dropped 70 packets on their way out",
             "sent 200 segments again (2 %)",
             "and had 3 timeouts",
-            "capacity/host-queue or loss/shallow-queue",
-            "nstat -az >> counters; tc -s qdisc >> counters",
+            "capacity/host-queue or",
+            "date >> counters; nstat -az >> counters; tc -s qdisc >> counters",
         ],
     );
     let (kind, _, confidence) = verdict(&diagnosed(&["--json", "--from", &file]));
@@ -341,4 +341,51 @@ fn two_hundred_mutated_files_are_read_or_refused_in_one_sentence() {
         }
     }
     assert!(read > 40 && refused > 10, "{read} read, {refused} refused");
+}
+
+const PAGE: &str = include_str!("../../../../docs/inputs.md");
+
+/// The page runs as it is written, on files of the kinds that it describes.
+#[test]
+fn commands_of_the_page_on_inputs_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let traced = "../trace/tests/captures/dupack-four-packets.pcap.gz";
+    let demo = run(&mut fullpipe(&["demo", "--virtual", "--json"]), TIMEOUT);
+    let copies = [
+        ("listing", fs::read(recorded("loss-receiver")).unwrap()),
+        (
+            "result.json",
+            fs::read(iperf3_file("iperf3-window")).unwrap(),
+        ),
+        (
+            "counters",
+            (softnet(3) + "then\n" + &softnet(900)).into_bytes(),
+        ),
+        ("capture.pcap", fs::read(traced).unwrap()),
+        ("measured.json", demo.stdout),
+    ];
+    for (name, content) in copies {
+        fs::write(folder.path().join(name), content).unwrap();
+    }
+    let samples = PAGE
+        .lines()
+        .filter_map(|line| line.strip_prefix("    fullpipe "));
+    let samples: Vec<&str> = samples.filter(|line| line.contains("--from")).collect();
+    assert_eq!(samples.len(), 5);
+    for sample in samples {
+        let words: Vec<&str> = sample.split(' ').collect();
+        let output = run(fullpipe(&words).current_dir(folder.path()), TIMEOUT);
+        assert!(output.status.success(), "{sample}: {output:?}");
+    }
+    let explained = run(&mut fullpipe(&["explain", "inputs"]), TIMEOUT);
+    let text = String::from_utf8(explained.stdout).unwrap();
+    assert_says(
+        &text,
+        &["What you have, what to type", "* a capture: `fullpipe"],
+    );
+    let is_command = |line: &str| line.starts_with("    ");
+    assert!(
+        text.lines()
+            .all(|line| is_command(line) || line.chars().count() <= 80)
+    );
 }

@@ -416,7 +416,7 @@ fn next_commands(diagnosis: &Diagnosis, listings: usize, counters: &HostCounters
         });
         let commands: Vec<String> = again.collect();
         let is_of_host = !commands.is_empty();
-        let before = commands.join("; ");
+        let before = format!("date >> counters; {}", commands.join("; "));
         let both = [
             before.clone(),
             list(""),
