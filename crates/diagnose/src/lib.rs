@@ -15,6 +15,7 @@ mod credit;
 mod figures;
 mod finding;
 mod flow;
+mod host_counters;
 mod limits;
 mod loss_episodes;
 mod losses;

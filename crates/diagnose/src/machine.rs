@@ -162,9 +162,26 @@ pub(crate) fn host_rows(evidence: &Evidence) -> impl Iterator<Item = (String, St
             link_errors_text(&evidence.sender_machine),
         ),
         ("link of the receiver", link_errors_text(receiver)),
+        ("receive ring of the receiver", ring_text(receiver)),
+        (
+            "packets beyond the allowance",
+            allowance_text(&evidence.sender_machine).or_else(|| allowance_text(receiver)),
+        ),
     ]
     .into_iter()
     .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+}
+
+/// Returns the size of a receive ring; `None` if it is not known.
+fn ring_text(machine: &Machine) -> Option<String> {
+    let [now, most] = machine.device.as_ref()?.receive_ring?;
+    Some(format!("{now} descriptors of at most {most} (ethtool -g)"))
+}
+
+/// Returns the packets that the provider of a virtual machine held back, if any.
+fn allowance_text(machine: &Machine) -> Option<String> {
+    let beyond = machine.device.as_ref()?.beyond_allowance;
+    (beyond > 0).then(|| format!("{beyond} (ethtool -S: allowance_exceeded)"))
 }
 
 fn link_errors_text(machine: &Machine) -> Option<String> {

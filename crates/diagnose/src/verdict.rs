@@ -11,6 +11,7 @@ use crate::confidence::confidence;
 use crate::credit::ProgramCredit;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
+use crate::host_counters::with_host_counters;
 use crate::limits::{self, LimitFacts, application_window, receiver_application};
 use crate::machine;
 use crate::receiving;
@@ -30,15 +31,15 @@ use crate::text::{self, Row};
 /// socket; the kernel's own clocks only support them.
 ///
 /// Never fails: evidence that shows nothing gives [`Limit::Unknown`], whose `missing` figure names
-/// what is lacking.
+/// what is lacking. Counters of hosts without a connection give candidates alone.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
     let basis = evidence_basis(evidence);
-    if basis == Basis::Receiver {
+    let judgement = if basis == Basis::Receiver {
         of_receiver(evidence)
     } else {
         of_sender(evidence, basis)
-    }
-    .verdict(evidence)
+    };
+    with_host_counters(judgement.verdict(evidence), evidence)
 }
 
 /// A limit that was found, with all that a verdict says of it, from one view.

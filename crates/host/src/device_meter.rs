@@ -163,7 +163,7 @@ impl DriverCounters {
 /// Returns true if the name of a driver's counter says that it counts packets without a buffer:
 /// `rx_out_of_buffer` (mlx5), `rx_no_buffer_count` (e1000e, igb), `rx_no_dma_resources` (ixgbe),
 /// `pkts rx OOB` (vmxnet3). Those of single queues would count packets again.
-fn counts_missing_buffers(name: &str) -> bool {
+pub fn counts_missing_buffers(name: &str) -> bool {
     const PARTS: [&str; 4] = [
         "out_of_buffer",
         "no_buffer",

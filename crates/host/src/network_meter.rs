@@ -13,44 +13,10 @@ use fullpipe_units::{ByteCount, Span};
 pub struct NetworkMeter {
     /// `/proc/net/netstat`, `/proc/net/softnet_stat` and `/proc/net/protocols`.
     files: [Option<File>; 3],
-    before: Counters,
+    before: NetworkStack,
     report: NetworkStack,
     text: String,
 }
-
-/// Counters since the host was started.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counters {
-    backlog_dropped: u64,
-    of_tcp: [u64; TCP_COUNTERS.len()],
-}
-
-impl Counters {
-    /// Returns the growth of each counter since `before`.
-    fn growth_since(&self, before: &Self) -> NetworkStack {
-        let more = |place: usize| self.of_tcp[place].saturating_sub(before.of_tcp[place]);
-        NetworkStack {
-            backlog_dropped: self.backlog_dropped.saturating_sub(before.backlog_dropped),
-            socket_backlog_dropped: more(0),
-            receive_queue_dropped: more(1),
-            out_of_order_dropped: more(2),
-            pruned: more(3),
-            collapsed: more(4),
-            memory_pressures: more(5),
-            ..NetworkStack::default()
-        }
-    }
-}
-
-/// Names of TCP's counters, after `TcpExt:` in `/proc/net/netstat`.
-const TCP_COUNTERS: [&str; 6] = [
-    "TCPBacklogDrop",
-    "TCPRcvQDrop",
-    "TCPOFODrop",
-    "PruneCalled",
-    "TCPRcvCollapsed",
-    "TCPMemoryPressures",
-];
 
 impl NetworkMeter {
     /// Starts to count in the network namespace of the calling thread.
@@ -64,7 +30,7 @@ impl NetworkMeter {
         let tcp_mem = fs::read_to_string(sysctls.join("net/ipv4/tcp_mem")).unwrap_or_default();
         let mut meter = Self {
             files,
-            before: Counters::default(),
+            before: NetworkStack::default(),
             report: NetworkStack {
                 tcp_memory_limit: tcp_mem.split_whitespace().nth(1).and_then(parse_pages),
                 ..NetworkStack::default()
@@ -78,7 +44,7 @@ impl NetworkMeter {
     /// Returns the figures since the meter was made, at time `at` since data began to flow; `None`
     /// if the kernel reports none.
     pub fn take_sample(&mut self, at: Span) -> Option<NetworkStack> {
-        let counted = self.read_counters()?.growth_since(&self.before);
+        let counted = self.read_counters()?.growth_since(self.before);
         let memory = self.read_file(2).and_then(parse_memory);
         let (memory, is_pressed) = memory.unwrap_or_default();
         let before = self.report;
@@ -94,11 +60,10 @@ impl NetworkMeter {
         Some(self.report)
     }
 
-    fn read_counters(&mut self) -> Option<Counters> {
-        Some(Counters {
-            of_tcp: parse_tcp_counters(self.read_file(0)?),
-            backlog_dropped: self.read_file(1).map_or(0, parse_backlog_drops),
-        })
+    fn read_counters(&mut self) -> Option<NetworkStack> {
+        let mut counted = parse_tcp_counters(self.read_file(0)?);
+        counted.backlog_dropped = self.read_file(1).map_or(0, parse_backlog_drops);
+        Some(counted)
     }
 
     /// Returns the whole text of a file; `None` where it cannot be read.
@@ -113,18 +78,21 @@ impl NetworkMeter {
 
 /// Reads the line of names and the line of numbers that begin with `TcpExt:`. One that this kernel
 /// does not have is zero.
-fn parse_tcp_counters(text: &str) -> [u64; TCP_COUNTERS.len()] {
+fn parse_tcp_counters(text: &str) -> NetworkStack {
     let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
     let [names, numbers] = [lines.next(), lines.next()].map(Option::unwrap_or_default);
-    let pairs = || names.split_whitespace().zip(numbers.split_whitespace());
-    TCP_COUNTERS.map(|wanted| {
-        let found = pairs().find(|(name, _)| *name == wanted);
-        found.map_or(0, |(_, number)| number.parse().unwrap_or(0))
-    })
+    let mut counted = NetworkStack::default();
+    for (name, number) in names.split_whitespace().zip(numbers.split_whitespace()) {
+        if let Some(count) = counted.counter_mut(name) {
+            *count = number.parse().unwrap_or(0);
+        }
+    }
+    counted
 }
 
-/// Sums the second field of each processor in `softnet_stat`, which is hexadecimal.
-fn parse_backlog_drops(text: &str) -> u64 {
+/// Returns the packets that the queues of all processors had no room for: the sum of the second
+/// field of each line in `/proc/net/softnet_stat`, which is hexadecimal.
+pub fn parse_backlog_drops(text: &str) -> u64 {
     let dropped = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
     text.lines().filter_map(dropped).sum()
 }

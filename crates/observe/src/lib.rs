@@ -3,13 +3,14 @@
 //! * In: a process, a program started to be watched, or one connection ([`WatchSubject`]).
 //!   [`watch_others`] samples its connections from `/proc` and `sock_diag` until the caller ends
 //!   it.
-//! * Or text of `ss` from any host ([`read_listing`]).
+//! * Or text of `ss` from any host ([`read_listing`]), and of counters ([`CounterReader`]).
 //! * Out: [`WatchedConnections`], from which [`watched_transfers`] makes the evidence of each
 //!   transfer, for `diagnose` to judge.
 //!
 //! Watching needs permission to read the process's descriptors ([`WatchError::Forbidden`] where
 //! there is none).
 
+mod counters;
 mod error;
 mod evidence;
 mod listing;
@@ -18,6 +19,7 @@ mod open;
 mod process;
 mod watch;
 
+pub use counters::{CounterReader, CounterSource, HostCounters};
 pub use error::WatchError;
 pub use evidence::{carries_data, last_data, moved_too_briefly, watched_transfers};
 pub use listing::{ConnectionListing, read_listing};

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// All that a verdict may rest on. Of the path it knows only the user's statements.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     /// The load that was carried out.
     pub request: Request,
@@ -92,8 +92,6 @@ impl Evidence {
             receiver_sockets: receiver.sockets.clone(),
             sender_machine: machine_of_end(sender),
             receiver_machine: machine_of_end(receiver),
-            program: None,
-            is_watched: false,
             sender_samples: sender.samples.iter().filter(judged).cloned().collect(),
             receiver_samples: receiver.samples.iter().filter(judged).cloned().collect(),
             idle_rtt: measurement.rtt.idle.map(|rtt| rtt.min),
@@ -105,7 +103,7 @@ impl Evidence {
             steady,
             bandwidth,
             framing,
-            capture: None,
+            ..Self::default()
         }
     }
 }

@@ -115,6 +115,13 @@ pub struct DeviceReport {
     /// `clsact`).
     #[serde(skip_serializing_if = "is_zero")]
     pub filtered_in: u64,
+    /// Packets that the provider of a virtual machine held back or dropped beyond its allowance
+    /// (`ethtool -S`: `bw_in_allowance_exceeded` and the like).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub beyond_allowance: u64,
+    /// Descriptors of the receive ring and the most that there may be (`ethtool -g`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_ring: Option<[u64; 2]>,
     /// Packets that the interface sent; some drivers count a train of segments as one.
     #[serde(skip_serializing_if = "is_zero")]
     pub sent_packets: u64,
@@ -145,6 +152,15 @@ pub struct NetworkStack {
     /// Number of times that the memory of TCP rose above the second value of `tcp_mem`
     /// (`TCPMemoryPressures`), as far as a socket of this network namespace brought it there.
     pub memory_pressures: u64,
+    /// Segments that TCP sent (`OutSegs`), of counters that were handed over.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub sent_segments: u64,
+    /// Segments that TCP sent again (`RetransSegs`), likewise.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retransmitted_segments: u64,
+    /// Retransmission timeouts (`TCPTimeouts`).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub timeouts: u64,
     /// Time in which the kernel saved memory of TCP, by samples (column `press` of
     /// `/proc/net/protocols`), of all network namespaces.
     pub under_memory_pressure: Span,
@@ -165,6 +181,37 @@ impl NetworkStack {
         self.socket_backlog_dropped
             .saturating_add(self.receive_queue_dropped)
             .saturating_add(self.out_of_order_dropped)
+    }
+
+    /// Returns the count that the kernel calls `name` in `/proc/net/snmp` and `/proc/net/netstat`.
+    pub fn counter_mut(&mut self, name: &str) -> Option<&mut u64> {
+        let mut counters = self.tcp_counters().into_iter();
+        counters.find_map(|(known, count)| (known == name).then_some(count))
+    }
+
+    fn tcp_counters(&mut self) -> [(&'static str, &mut u64); 9] {
+        [
+            ("TCPBacklogDrop", &mut self.socket_backlog_dropped),
+            ("TCPRcvQDrop", &mut self.receive_queue_dropped),
+            ("TCPOFODrop", &mut self.out_of_order_dropped),
+            ("PruneCalled", &mut self.pruned),
+            ("TCPRcvCollapsed", &mut self.collapsed),
+            ("TCPMemoryPressures", &mut self.memory_pressures),
+            ("TCPTimeouts", &mut self.timeouts),
+            ("OutSegs", &mut self.sent_segments),
+            ("RetransSegs", &mut self.retransmitted_segments),
+        ]
+    }
+
+    /// Returns the growth of each count since `before`; memory stays as it is.
+    #[must_use]
+    pub fn growth_since(mut self, mut before: Self) -> Self {
+        let earlier = before.tcp_counters();
+        for ((_, count), (_, earlier)) in self.tcp_counters().into_iter().zip(earlier) {
+            *count = count.saturating_sub(*earlier);
+        }
+        self.backlog_dropped = self.backlog_dropped.saturating_sub(before.backlog_dropped);
+        self
     }
 }
 

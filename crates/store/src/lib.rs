@@ -28,7 +28,7 @@ mod upkeep;
 pub use document::NewDocument;
 pub use error::StoreError;
 pub use export::{csv_head, csv_rows};
-pub use import::read_import;
+pub use import::{iperf3_transfers, read_import, text_in_utf_8};
 pub use location::ArchiveLocation;
 pub use redaction::Redaction;
 pub use store::{DocumentFilter, KeptDocument, Store};

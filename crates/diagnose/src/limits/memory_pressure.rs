@@ -59,7 +59,10 @@ fn makes_windows_small<'s>(machine: &Machine, judged: impl Iterator<Item = &'s S
     if pressed.is_some_and(|share| share.get() < MIN_LIMIT_SHARE) {
         return false;
     }
-    let is_known = pressed.is_some();
+    let was_pressed = machine
+        .network
+        .is_some_and(|stack| stack.memory_pressures > 0);
+    let is_known = pressed.is_some() || was_pressed;
     let votes = judged.map(|sample| Some(has_small_window(sample, is_known) == Some(true)));
     share_of_votes(votes).is_some_and(|share| share.get() >= MIN_LIMIT_SHARE)
 }

@@ -5,17 +5,25 @@ use strsim::levenshtein;
 
 use super::prelude::*;
 
+/// The page on what can be handed over.
+const INPUTS: &str = include_str!("../../../../docs/inputs.md");
+
 /// The meaning of a verdict, what shows it, and what to do.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArguments {
-    /// Kind, cause or both: loss, policer, loss/policer
+    /// Kind, cause or both: loss, policer, loss/policer; or inputs
     ///
-    /// Without it, all verdicts are listed.
+    /// Without it, all verdicts are listed. `inputs` prints what you can hand over to `diagnose
+    /// --from`, and what to type.
     verdict: Option<String>,
 }
 
 impl RunCommand for ExplainArguments {
     fn run(&self, terminal: &Terminal) -> Result {
+        if self.verdict.as_deref() == Some("inputs") {
+            terminal.print_result(&report::markdown_text(INPUTS));
+            return Ok(());
+        }
         let found = self
             .verdict
             .as_deref()

@@ -55,9 +55,18 @@ fn nonsense_is_refused_in_one_sentence() {
         (
             "empty",
             "",
-            "neither a listing of `ss -tinmoe`, a capture, or a JSON document",
+            "neither a listing of `ss -tinmoe`, a result of `iperf3 -J`, counters, a capture",
         ),
-        ("prose", "it is slow, please help\n", "neither a listing"),
+        (
+            "prose",
+            "it is slow, please help\n",
+            "`fullpipe explain inputs` lists",
+        ),
+        (
+            "iperf3-text",
+            "[  5]   0.00-1.00   sec  11.9 MBytes  99.6 Mbits/sec    0   1.24 MBytes\n",
+            "run it with -J",
+        ),
         ("object", "{\"a\":1}", "no JSON document of fullpipe"),
         ("broken", "{\"schema\":2,", "no JSON document of fullpipe"),
         (
@@ -82,6 +91,8 @@ fn nonsense_is_refused_in_one_sentence() {
     );
     let missing = sentence(&diagnosed(&["--from", "/nonexistent"]), USAGE);
     assert_says(&missing, &["cannot read /nonexistent", "No such file"]);
+    let folder = sentence(&diagnosed(&["--from", env!("CARGO_TARGET_TMPDIR")]), USAGE);
+    assert_says(&folder, &["cannot read", "directory"]);
 }
 
 #[test]
@@ -173,4 +184,208 @@ fn documents_of_fullpipe_are_judged_again() {
     let file = file_of("again.json", &output.stdout);
     let again = document(&diagnosed(&["--json", "--from", &file]));
     assert_eq!(again["diagnosis"], report["diagnosis"]);
+}
+
+/// Returns a file of the tests of the archive.
+fn iperf3_file(name: &str) -> String {
+    format!(
+        "{}/../store/tests/files/{name}.json",
+        env!("CARGO_MANIFEST_DIR")
+    )
+}
+
+/// `iperf3 -w 64K` over 100 Mbit/s and 40 ms; as `PowerShell` writes it, too.
+#[test]
+fn a_result_of_iperf3_is_judged() {
+    let file = iperf3_file("iperf3-window");
+    let text = fs::read_to_string(&file).unwrap();
+    let utf_16: Vec<u8> = std::iter::once(0xfeff)
+        .chain(text.encode_utf16())
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let shell = format!("$ iperf3 -c server -w 64K -J\n{text}\n$ exit\n");
+    let files = [
+        file,
+        file_of("utf-16.json", &utf_16),
+        file_of("shell.json", shell.as_bytes()),
+    ];
+    for file in &files {
+        let (kind, cause, confidence) = verdict(&diagnosed(&["--json", "--from", file]));
+        assert_eq!((&kind[..], &cause[..]), ("receive-window", "so-rcvbuf"));
+        assert!(confidence > 0.5, "{confidence}");
+    }
+}
+
+/// Returns `/proc/net/softnet_stat` of one processor that dropped so many packets.
+fn softnet(dropped: u32) -> String {
+    format!("0509aa02 {dropped:08x}{}\n", " 00000000".repeat(8))
+}
+
+#[test]
+fn counters_before_and_after_show_what_the_host_of_a_listing_dropped() {
+    let files = [(0x10, "before"), (0x810, "after")]
+        .map(|(dropped, name)| file_of(name, softnet(dropped).as_bytes()));
+    let listing = recorded("loss-receiver");
+    let alone = verdict(&diagnosed(&["--json", "--from", &listing]));
+    assert_eq!(alone.0, "unknown");
+    let output = diagnosed(&["--json", "--from", &listing, &files[0], &files[1]]);
+    let (kind, cause, _) = verdict(&output);
+    assert_eq!((&kind[..], &cause[..]), ("loss", "receiver-host"));
+    let notice = String::from_utf8(output.stderr).unwrap();
+    assert_says(&notice, &["what /proc/net/softnet_stat counted in between"]);
+    // One reading has all that was dropped since the host started, which shows nothing.
+    let output = diagnosed(&["--json", "--from", &listing, &files[1]]);
+    assert_eq!(verdict(&output), alone);
+    let notice = String::from_utf8(output.stderr).unwrap();
+    assert_says(&notice, &["was read once", "since the host started"]);
+}
+
+#[test]
+fn counters_alone_leave_candidates_and_say_what_to_run() {
+    let nstat = "#kernel\nTcpOutSegs 10000 0.0\nTcpRetransSegs 200 0.0\nTcpExtTCPTimeouts 3 0.0\n";
+    let qdisc = "qdisc fq 0: dev eth0 root refcnt 2 limit 10000p\n \
+                 Sent 900 bytes 9 pkt (dropped 70, overlimits 0 requeues 0)\n";
+    let file = file_of("alone", [nstat, qdisc].concat().as_bytes());
+    let output = diagnosed(&["--from", &file]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_says(
+        &text,
+        &[
+            "dropped 70 packets on their way out",
+            "sent 200 segments again (2 %)",
+            "and had 3 timeouts",
+            "capacity/host-queue or",
+            "date >> counters; nstat -az >> counters; tc -s qdisc >> counters",
+        ],
+    );
+    let (kind, _, confidence) = verdict(&diagnosed(&["--json", "--from", &file]));
+    assert_eq!((&kind[..], confidence), ("unknown", 0.0));
+}
+
+/// Two files that are not of the same transfer are judged one by one.
+#[test]
+fn files_of_different_connections_are_different_transfers() {
+    let elsewhere = fs::read_to_string(recorded("rcvbuf")).unwrap();
+    let elsewhere = elsewhere.replace("198.18.0.2", "198.51.100.7");
+    let files = [
+        recorded("sndbuf"),
+        file_of("elsewhere", elsewhere.as_bytes()),
+        iperf3_file("iperf3-window"),
+    ];
+    let output = diagnosed(&["--json", "--from", &files[0], &files[1], &files[2]]);
+    let report = document(&output);
+    let transfers = report["diagnosis"]["transfers"].as_array().unwrap();
+    assert_eq!(transfers.len(), 3);
+}
+
+/// Returns `text` with a few bytes changed, cut out or repeated.
+fn mutated(text: &[u8], random: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
+    let mut bytes = text.to_vec();
+    for _ in 0..=random(8) {
+        let (at, length) = (random(bytes.len()), random(40));
+        let end = (at + length).min(bytes.len());
+        match random(5) {
+            0 => bytes[at] = random(256) as u8,
+            1 => drop(bytes.drain(at..end)),
+            2 => {
+                let part = bytes[at..end].to_vec();
+                let to = random(bytes.len());
+                bytes.splice(to..to, part);
+            }
+            3 => drop(bytes.splice(at..end, *b"99999999999999999999")),
+            _ => bytes.truncate(at.max(bytes.len() / 2)),
+        }
+    }
+    bytes
+}
+
+/// Each is read, or refused in one sentence; none ends the program in another way.
+#[test]
+fn two_hundred_mutated_files_are_read_or_refused_in_one_sentence() {
+    let demo = run(&mut fullpipe(&["demo", "--virtual", "--json"]), TIMEOUT);
+    let nstat = "TcpOutSegs 10000 0.0\nTcpRetransSegs 200 0.0\nIpExtInOctets 99 0.0\n".repeat(2);
+    let driver =
+        "NIC statistics:\n     rx_missed_errors: 40\nRing parameters for eth0:\nRX:\t\t256\n";
+    let qdisc = "qdisc tbf 1: dev eth0 root rate 1Gbit\n Sent 9 bytes 9 pkt (dropped 7, overlimits 0 requeues 0)\n";
+    let netstat = "Tcp:\n    500 segments sent out\nTcpExt:\n    TCPBacklogDrop: 4\n";
+    let mut kinds: Vec<Vec<u8>> = ["sndbuf", "loss-five", "iproute2-5.10", "iproute2-7.1-mptcp"]
+        .map(|name| fs::read(recorded(name)).unwrap())
+        .into();
+    kinds.push(fs::read(iperf3_file("iperf3-window")).unwrap());
+    kinds.push(demo.stdout);
+    kinds.push(
+        [&nstat, driver, qdisc, netstat, &softnet(7)]
+            .concat()
+            .into_bytes(),
+    );
+    let mut state = 55_u64;
+    let mut random = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize % below.max(1)
+    };
+    let (mut read, mut refused) = (0, 0);
+    for number in 0..200 {
+        let bytes = mutated(&kinds[number % kinds.len()], &mut random);
+        let file = file_of("mutated", &bytes);
+        let output = diagnosed(&["--from", &file]);
+        if output.status.success() {
+            read += 1;
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(!text.contains(['\u{1b}', '\u{7}']), "{number}: {text:?}");
+        } else {
+            refused += 1;
+            let said = sentence(&output, USAGE);
+            assert!(said.contains(&file), "{number}: {said}");
+        }
+    }
+    assert!(read > 40 && refused > 10, "{read} read, {refused} refused");
+}
+
+const PAGE: &str = include_str!("../../../../docs/inputs.md");
+
+/// The page runs as it is written, on files of the kinds that it describes.
+#[test]
+fn commands_of_the_page_on_inputs_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let traced = "../trace/tests/captures/dupack-four-packets.pcap.gz";
+    let demo = run(&mut fullpipe(&["demo", "--virtual", "--json"]), TIMEOUT);
+    let copies = [
+        ("listing", fs::read(recorded("loss-receiver")).unwrap()),
+        (
+            "result.json",
+            fs::read(iperf3_file("iperf3-window")).unwrap(),
+        ),
+        (
+            "counters",
+            (softnet(3) + "then\n" + &softnet(900)).into_bytes(),
+        ),
+        ("capture.pcap", fs::read(traced).unwrap()),
+        ("measured.json", demo.stdout),
+    ];
+    for (name, content) in copies {
+        fs::write(folder.path().join(name), content).unwrap();
+    }
+    let samples = PAGE
+        .lines()
+        .filter_map(|line| line.strip_prefix("    fullpipe "));
+    let samples: Vec<&str> = samples.filter(|line| line.contains("--from")).collect();
+    assert_eq!(samples.len(), 5);
+    for sample in samples {
+        let words: Vec<&str> = sample.split(' ').collect();
+        let output = run(fullpipe(&words).current_dir(folder.path()), TIMEOUT);
+        assert!(output.status.success(), "{sample}: {output:?}");
+    }
+    let explained = run(&mut fullpipe(&["explain", "inputs"]), TIMEOUT);
+    let text = String::from_utf8(explained.stdout).unwrap();
+    assert_says(
+        &text,
+        &["What you have, what to type", "* a capture: `fullpipe"],
+    );
+    let is_command = |line: &str| line.starts_with("    ");
+    assert!(
+        text.lines()
+            .all(|line| is_command(line) || line.chars().count() <= 80)
+    );
 }

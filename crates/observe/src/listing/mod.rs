@@ -6,7 +6,7 @@ mod clock;
 mod entry;
 mod socket_figures;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use fullpipe_record::{Sample, TcpInfo};
@@ -35,7 +35,7 @@ pub struct ConnectionListing<'t> {
     /// The connections. Each has a sample for every listing; where there is one listing, it has one
     /// more at its begin, when the kernel's counters were zero.
     pub watched: WatchedConnections,
-    /// Number of listings.
+    /// Number of listings; one where each connection is in a listing of its own.
     pub listings: usize,
     /// True if the text states no time between listings, and one second is assumed.
     pub is_period_assumed: bool,
@@ -125,8 +125,9 @@ impl<'t> ListingReader<'t> {
         let unknown_words = entries.map(ListedConnection::read_words).sum();
         let (times, is_period_assumed) = listing_times(&self.listings);
         let mut entries = self.listings.iter().flat_map(|one| &one.entries);
+        let is_only_look = !has_second_look(&self.listings);
         let mut connections = ListedConnections {
-            is_only_look: times.len() == 1,
+            is_only_look,
             shows_windows: entries.any(|entry| entry.figures.tcp.snd_wnd.is_some()),
             ..ListedConnections::default()
         };
@@ -136,8 +137,12 @@ impl<'t> ListingReader<'t> {
             }
         }
         ConnectionListing {
-            listings: times.len(),
-            is_period_assumed,
+            listings: if is_only_look {
+                times.len().min(1)
+            } else {
+                times.len()
+            },
+            is_period_assumed: is_period_assumed && !is_only_look,
             unknown_words,
             without_figures: connections.without_figures,
             watched: connections.into_watched(),
@@ -149,7 +154,7 @@ impl<'t> ListingReader<'t> {
 /// The connections of all listings.
 #[derive(Default)]
 struct ListedConnections {
-    /// True if there is one listing.
+    /// True if every connection is listed once.
     is_only_look: bool,
     /// True if the advertised windows are listed.
     shows_windows: bool,
@@ -203,6 +208,13 @@ impl ListedConnections {
             fewest_snapshots: MIN_SNAPSHOTS,
         }
     }
+}
+
+/// Returns true if a connection is in two listings.
+fn has_second_look(listings: &[OneListing]) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut entries = listings.iter().flat_map(|one| &one.entries);
+    entries.any(|entry| entry.has_figures() && !seen.insert(entry.ends))
 }
 
 /// Returns the times of the listings since the first, and true if they are assumed.

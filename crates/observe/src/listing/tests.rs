@@ -79,6 +79,17 @@ fn several_listings_are_looks_at_their_times() {
     assert_eq!(transfer.watched, ms(4000));
 }
 
+/// As two people, or two hosts, hand them over together.
+#[test]
+fn listings_of_different_connections_are_one_look_at_each() {
+    let both = [SEND_BUFFER, PACED_PROGRAM].concat();
+    let listing = read_listing(&both);
+    assert_eq!((listing.listings, listing.is_period_assumed), (1, false));
+    let transfers = watched_transfers(&listing.watched, None);
+    assert_eq!(transfers.len(), 2);
+    assert_eq!(transfers[0].1, largest(SEND_BUFFER).1);
+}
+
 #[test]
 fn a_receiver_is_one() {
     let (transfer, evidence) = largest(RECEIVER);

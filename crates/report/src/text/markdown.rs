@@ -11,11 +11,13 @@ struct TextBlock {
 }
 
 /// Returns Markdown as lines of at most 80 columns, but for commands, which stay as they are. Of
-/// links within the documentation the text is left.
+/// links within the documentation the text is left, and of tables a list.
 pub fn markdown_text(page: &str) -> String {
     let mut text = String::new();
     let mut block: Option<TextBlock> = None;
     for line in page.lines() {
+        let row = table_row(line);
+        let line = row.as_deref().unwrap_or(line);
         let content = line.trim_start();
         let indent = line.len() - content.len();
         let item = content.strip_prefix("* ");
@@ -48,6 +50,19 @@ pub fn markdown_text(page: &str) -> String {
         }
     }
     text + &block.map_text(TextBlock::into_text)
+}
+
+/// Returns a row of a table as an item, and the line below its head as nothing; `None` of another
+/// line.
+fn table_row(line: &str) -> Option<String> {
+    let cells = line.strip_prefix('|')?.trim_end().strip_suffix('|')?;
+    let is_rule = cells.bytes().all(|byte| b"|-: ".contains(&byte));
+    let cells: Vec<&str> = cells.split('|').map(str::trim).collect();
+    Some(if is_rule {
+        String::new()
+    } else {
+        format!("* {}", cells.join(": "))
+    })
 }
 
 impl TextBlock {
@@ -94,7 +109,8 @@ mod tests {
             format!("# loss/policer\n\nAt: path\n\n{long}\nand [more](../more.md).\n\n");
         let items = format!("* {long}\n  * [x](https://x.example/) {long}\n    goes on\n\n");
         let command = "    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn != 0 and host ADDRESS' and more of it\n";
-        let page = [&paragraphs, &items, command].concat();
+        let table = "\n| what | type |\n|---|---|\n| a listing | `ss` |\n";
+        let page = [&paragraphs, &items, command, table].concat();
         let text = without_marks(&markdown_text(&page));
         assert!(
             text.starts_with("loss/policer\n\nAt: path\n\na word"),
@@ -107,6 +123,10 @@ mod tests {
         );
         assert!(
             text.contains("\n    tcpdump -ni eth0 -c 4 'tcp[tcpflags] & tcp-syn"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("\n* what: type\n\n* a listing: `ss`\n"),
             "{text}"
         );
         assert!(

@@ -13,7 +13,7 @@ const UTF_8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 ///
 /// # Errors
 /// Returns a sentence, without the name of the file, if what begins as UTF-16 is none.
-pub(super) fn in_utf_8(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+pub fn text_in_utf_8(bytes: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     match bytes {
         [0xff, 0xfe, text @ ..] => from_utf_16(text, u16::from_le_bytes),
         [0xfe, 0xff, text @ ..] => from_utf_16(text, u16::from_be_bytes),
@@ -96,14 +96,14 @@ mod tests {
         ];
         for bytes in all {
             assert_eq!(
-                in_utf_8(&bytes).as_deref(),
+                text_in_utf_8(&bytes).as_deref(),
                 Ok(text.as_bytes()),
                 "{bytes:x?}"
             );
         }
         for damaged in [&little[..little.len() - 1], &[0xff, 0xfe, 0x00, 0xd8]] {
             assert_eq!(
-                in_utf_8(damaged),
+                text_in_utf_8(damaged),
                 Err("it is damaged text in UTF-16".to_owned())
             );
         }

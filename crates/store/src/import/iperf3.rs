@@ -98,7 +98,7 @@ pub(super) fn iperf3_head(test: &Value) -> Result<StoredDocument, String> {
 }
 
 /// Returns the sentence about a test without a start time.
-fn never_began(test: &Value) -> String {
+pub(super) fn never_began(test: &Value) -> String {
     match test.string_field("error") {
         "" => "the test of iperf3 has no start time".to_owned(),
         error => format!(
@@ -108,18 +108,18 @@ fn never_began(test: &Value) -> String {
     }
 }
 
-fn is_set(asked: &Value, name: &str) -> bool {
+pub(super) fn is_set(asked: &Value, name: &str) -> bool {
     asked.number_field(name).is_some_and(|number| number > 0.0)
 }
 
 /// Returns true for a test both ways, which version 3.12 shows by nothing but the sums of the
 /// second one.
-fn goes_both_ways(test: &Value) -> bool {
+pub(super) fn goes_both_ways(test: &Value) -> bool {
     is_set(&test["start"]["test_start"], "bidir")
         || test["end"]["sum_sent_bidir_reverse"].is_object()
 }
 
-fn test_directions(test: &Value) -> Vec<Direction> {
+pub(super) fn test_directions(test: &Value) -> Vec<Direction> {
     if goes_both_ways(test) {
         vec![Direction::Upload, Direction::Download]
     } else if is_set(&test["start"]["test_start"], "reverse") {
@@ -129,7 +129,7 @@ fn test_directions(test: &Value) -> Vec<Direction> {
     }
 }
 
-fn stream_count(asked: &Value) -> Option<u16> {
+pub(super) fn stream_count(asked: &Value) -> Option<u16> {
     asked
         .number_field("num_streams")
         .map(|streams| streams as u16)
@@ -220,7 +220,7 @@ fn direction_facts(test: &Value, direction: Direction) -> StoredFacts {
 }
 
 /// Returns true if the host that wrote the result sent the data of this direction.
-fn host_sends(test: &Value, direction: Direction) -> bool {
+pub(super) fn host_sends(test: &Value, direction: Direction) -> bool {
     test["start"]["connecting_to"].is_object() == (direction == Direction::Upload)
 }
 

@@ -4,6 +4,7 @@
 mod encoding;
 mod flent;
 mod iperf3;
+mod iperf3_transfer;
 mod json;
 mod pscheduler;
 mod value;
@@ -20,6 +21,9 @@ use serde_json::{Deserializer, Value};
 use crate::document::{self, NewDocument};
 use crate::text::{self, clean_line};
 use json::JsonFields;
+
+pub use encoding::text_in_utf_8;
+pub use iperf3_transfer::iperf3_transfers;
 
 /// Size of the largest file that is decompressed, in bytes: gzip makes a thousand times as much of
 /// zeros.
@@ -54,7 +58,7 @@ pub fn read_import(bytes: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, Str
     } else {
         Cow::Borrowed(bytes)
     };
-    let text = encoding::in_utf_8(&unpacked)?;
+    let text = text_in_utf_8(&unpacked)?;
     let mut documents = read_text(
         &text,
         if is_packed {
@@ -102,7 +106,7 @@ fn decompress_import(bytes: &[u8], most: u64) -> Result<Vec<u8>, String> {
 fn read_text(bytes: &[u8], memory: usize, now: Timestamp) -> Result<Vec<NewDocument>, String> {
     let mut documents = Vec::new();
     let mut events: Option<iperf3::TestEvents> = None;
-    for value in json_values(bytes, memory) {
+    for value in json_values(bytes, memory, &value::SKIPPED) {
         let (value, body) = value?;
         if iperf3::is_start(&value) {
             documents.extend(
@@ -137,12 +141,13 @@ fn read_text(bytes: &[u8], memory: usize, now: Timestamp) -> Result<Vec<NewDocum
     }
 }
 
-/// Returns the JSON values that follow one another, each with its bytes, of which each may take
-/// `memory`.
-fn json_values(
-    bytes: &[u8],
+/// Returns the JSON values that follow one another without their fields in `skipped`, each with its
+/// bytes, of which each may take `memory`.
+fn json_values<'b>(
+    bytes: &'b [u8],
     memory: usize,
-) -> impl Iterator<Item = Result<(Value, &[u8]), String>> {
+    skipped: &[&str],
+) -> impl Iterator<Item = Result<(Value, &'b [u8]), String>> {
     let finite = encoding::with_finite_numbers(bytes);
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -152,7 +157,7 @@ fn json_values(
         let (begun, ended) = (from, from + stream.byte_offset());
         from = ended;
         let value = found.and_then(|_| {
-            let read = value::read_value(&finite[begun..ended], memory);
+            let read = value::read_value(&finite[begun..ended], memory, skipped);
             read.map_err(|error| {
                 if error.is_data() {
                     value::too_much(memory)
@@ -316,7 +321,7 @@ mod tests {
     #[test]
     fn a_document_takes_no_more_memory_than_it_may() {
         fn read(text: &str) -> Result<Vec<(Value, &[u8])>, String> {
-            json_values(text.as_bytes(), 100_000).collect()
+            json_values(text.as_bytes(), 100_000, &value::SKIPPED).collect()
         }
         for (of, count) in [
             ("0", 3200),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// Fields of the whole that no figure is taken from, and that are nearly all of what iperf3 and
 /// flent write.
-const SKIPPED: [&str; 2] = ["intervals", "raw_values"];
+pub(super) const SKIPPED: [&str; 2] = ["intervals", "raw_values"];
 
 /// Memory of a value in a list, of the first one, of the first field of an object and of each
 /// field, in bytes.
@@ -16,15 +16,19 @@ const FIRST_ITEM: usize = 4 * ITEM;
 const FIRST_FIELD: usize = 11 * (size_of::<String>() + ITEM);
 const FIELD: usize = 2 * size_of::<String>() + ITEM;
 
-/// Returns the value that is written in `text`, without its fields of [`SKIPPED`].
+/// Returns the value that is written in `text`, without its fields in `skipped`.
 ///
 /// # Errors
 /// Fails if it is no JSON, and with an error of data if it takes more than `memory` bytes.
-pub(super) fn read_value(text: &[u8], mut memory: usize) -> serde_json::Result<Value> {
+pub(super) fn read_value(
+    text: &[u8],
+    mut memory: usize,
+    skipped: &[&str],
+) -> serde_json::Result<Value> {
     let mut json = serde_json::Deserializer::from_slice(text);
     BoundedValueSeed {
         memory: &mut memory,
-        is_whole: true,
+        skipped,
     }
     .deserialize(&mut json)
 }
@@ -37,7 +41,8 @@ pub(super) fn too_much(memory: usize) -> String {
 struct BoundedValueSeed<'m> {
     /// Memory that is left.
     memory: &'m mut usize,
-    is_whole: bool,
+    /// Names of fields that are passed over, of the whole alone.
+    skipped: &'m [&'m str],
 }
 
 impl BoundedValueSeed<'_> {
@@ -52,7 +57,7 @@ impl BoundedValueSeed<'_> {
     fn nested_seed(&mut self) -> BoundedValueSeed<'_> {
         BoundedValueSeed {
             memory: self.memory,
-            is_whole: false,
+            skipped: &[],
         }
     }
 }
@@ -109,7 +114,7 @@ impl<'de> Visitor<'de> for BoundedValueSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            if self.is_whole && SKIPPED.contains(&name.as_str()) {
+            if self.skipped.contains(&name.as_str()) {
                 fields.next_value::<IgnoredAny>()?;
                 continue;
             }

@@ -1,14 +1,21 @@
-//! Transfers in files: listings of `ss`, documents of fullpipe, captures.
+//! Transfers in files: listings of `ss`, results of iperf3, documents of fullpipe, captures; and the
+//! counters of their hosts.
 
 use std::fs::File;
 use std::io::Read;
 
-use fullpipe_observe::{ConnectionListing, read_listing, watched_transfers};
-use fullpipe_record::{Basis, Diagnosis, DiagnosisReport, Evidence, Framing, Transfer};
+use fullpipe_observe::{
+    ConnectionListing, CounterReader, CounterSource, HostCounters, read_listing, watched_transfers,
+};
+use fullpipe_record::{
+    At, Basis, Diagnosis, DiagnosisReport, Evidence, Framing, Limit, Machine, Transfer,
+};
+use fullpipe_store::{iperf3_transfers, text_in_utf_8};
+use serde::de::IgnoredAny;
 
 use super::DiagnoseArguments;
 use super::watched::diagnose_transfer;
-use crate::commands::document::{name_of, not_a_document, own_documents};
+use crate::commands::document::{name_of, own_documents};
 use crate::commands::prelude::*;
 use crate::commands::trace::{HandedCapture, explain_captures};
 use crate::input::read_input;
@@ -20,7 +27,9 @@ const HEAD: u64 = 4096;
 const MAX_TEXT: usize = 32 << 20;
 
 /// The parts of a sentence about a file that cannot be read.
-const WANTED: &str = "a listing of `ss -tinmoe`, a capture, or a JSON document of fullpipe";
+const WANTED: &str =
+    "a listing of `ss -tinmoe`, a result of `iperf3 -J`, counters, a capture, or JSON of fullpipe";
+const MORE: &str = "`fullpipe explain inputs` lists what can be read";
 
 /// Diagnoses the transfers in files; `-` is standard input.
 pub(super) fn run(arguments: &DiagnoseArguments, files: &[PathBuf], terminal: &Terminal) -> Result {
@@ -44,8 +53,9 @@ pub(super) fn run(arguments: &DiagnoseArguments, files: &[PathBuf], terminal: &T
 #[derive(Default)]
 struct HandedOver {
     captures: Vec<HandedCapture>,
-    /// Lines of all texts, in the order of the files.
+    /// Lines of all texts that are no counters, in the order of the files.
     text: String,
+    counters: CounterReader,
     /// Transfers of documents.
     transfers: Vec<HandedTransfer>,
 }
@@ -54,6 +64,15 @@ struct HandedOver {
 struct HandedTransfer {
     transfer: Option<Transfer>,
     evidence: Evidence,
+}
+
+impl From<(Transfer, Evidence)> for HandedTransfer {
+    fn from((transfer, evidence): (Transfer, Evidence)) -> Self {
+        Self {
+            transfer: Some(transfer),
+            evidence,
+        }
+    }
 }
 
 impl HandedOver {
@@ -82,24 +101,50 @@ impl HandedOver {
         if !is_piped {
             bytes = read_input(file).map_err(cannot_read)?;
         }
-        let text = String::from_utf8(bytes)
+        let bytes = text_in_utf_8(&bytes).map_err(|why| usage_failure(format!("{name}: {why}")))?;
+        let text = std::str::from_utf8(&bytes)
             .map_err(|_| usage_failure(format!("{name} is no text in UTF-8, and no capture")))?;
-        if text.trim_start().starts_with(['{', '[']) {
-            return self.read_documents(&name, &text);
+        self.read_text(&name, text)
+    }
+
+    /// Takes the JSON in a text, and its lines.
+    fn read_text(&mut self, name: &str, text: &str) -> Result {
+        self.counters.begin_file();
+        let mut rest = text;
+        while !rest.is_empty() {
+            if let Some(length) = json_length(rest) {
+                self.read_documents(name, &rest[..length])?;
+                rest = &rest[length..];
+                continue;
+            }
+            let (line, behind) = rest.split_once('\n').unwrap_or((rest, ""));
+            if !self.counters.read_line(line) {
+                self.text += line;
+                self.text.push('\n');
+            }
+            if self.text.len() > MAX_TEXT {
+                let most = MAX_TEXT >> 20;
+                return Err(usage_failure(format!(
+                    "{name} has more than {most} MiB of text; list fewer connections: `ss -tinmoe dst HOST`"
+                )));
+            }
+            rest = behind;
         }
-        if self.text.len() + text.len() > MAX_TEXT {
-            let most = MAX_TEXT >> 20;
-            return Err(usage_failure(format!(
-                "{name} has more than {most} MiB of text; list fewer connections: `ss -tinmoe dst HOST`"
-            )));
-        }
-        self.text += &text;
-        self.text.push('\n');
         Ok(())
     }
 
     fn read_documents(&mut self, name: &str, text: &str) -> Result {
-        for document in own_documents(text).map_err(|error| not_a_document(name, &error))? {
+        let documents = match own_documents(text) {
+            Ok(documents) => documents,
+            Err(error) => {
+                let found = read_iperf3(text, &error)
+                    .map_err(|why| usage_failure(format!("{name}: {why}; {MORE}")))?;
+                self.transfers
+                    .extend(found.into_iter().map(HandedTransfer::from));
+                return Ok(());
+            }
+        };
+        for document in documents {
             let found = transfers_of(document.content);
             if found.is_empty() {
                 return Err(usage_failure(format!(
@@ -116,22 +161,25 @@ impl HandedOver {
     fn explain(mut self, arguments: &DiagnoseArguments, name: &str, terminal: &Terminal) -> Result {
         let listing = read_listing(&self.text);
         let listed = watched_transfers(&listing.watched, arguments.bandwidth);
-        self.transfers.extend(
-            listed
-                .into_iter()
-                .map(|(transfer, evidence)| HandedTransfer {
-                    transfer: Some(transfer),
-                    evidence,
-                }),
-        );
+        self.transfers
+            .extend(listed.into_iter().map(HandedTransfer::from));
+        let counters = self.counters.into_counters();
         if self.transfers.is_empty() {
-            return Err(usage_failure(format!("{name}: {}", why_nothing(&listing))));
+            match &counters {
+                Some(counters) if listing.listings == 0 => {
+                    self.transfers
+                        .push(HandedTransfer::without_connection(counters));
+                }
+                _ => return Err(usage_failure(format!("{name}: {}", why_nothing(&listing)))),
+            }
         }
         note_what_was_passed_over(&listing, terminal);
+        let counters = counters.unwrap_or_default();
+        note_counters(&counters, terminal);
         let mut found = Vec::new();
         for handed in self.transfers {
-            let mut diagnosis = handed.diagnose(arguments.bandwidth);
-            diagnosis.next = next_commands(&diagnosis, listing.listings);
+            let mut diagnosis = handed.diagnose(arguments.bandwidth, &counters);
+            diagnosis.next = next_commands(&diagnosis, listing.listings, &counters);
             let rate = diagnosis.transfer.as_ref().map(|transfer| transfer.rate);
             terminal.print_result(&report::diagnosis_text(
                 &diagnosis,
@@ -154,16 +202,88 @@ impl HandedOver {
 }
 
 impl HandedTransfer {
-    fn diagnose(mut self, bandwidth: Option<BitRate>) -> Diagnosis {
+    /// Returns the counters of a host alone.
+    fn without_connection(counters: &HostCounters) -> Self {
+        let machine_at = |other: At| {
+            let is_there = counters.end != Some(other);
+            is_there
+                .then(|| counters.machine.clone())
+                .unwrap_or_default()
+        };
+        Self {
+            transfer: None,
+            evidence: Evidence {
+                sender_machine: machine_at(At::Receiver),
+                receiver_machine: machine_at(At::Sender),
+                ..Evidence::default()
+            },
+        }
+    }
+
+    fn diagnose(mut self, bandwidth: Option<BitRate>, counters: &HostCounters) -> Diagnosis {
         self.evidence.bandwidth = bandwidth.or(self.evidence.bandwidth);
+        if let Some(transfer) = &self.transfer {
+            let own_end = match transfer.direction {
+                Direction::Download => At::Receiver,
+                Direction::Upload | Direction::Both => At::Sender,
+            };
+            let machine = match counters.end.unwrap_or(own_end) {
+                At::Receiver => &mut self.evidence.receiver_machine,
+                _ => &mut self.evidence.sender_machine,
+            };
+            let counted = counters.machine_of_transfer();
+            *machine = Machine {
+                device: counted.device.or(machine.device.take()),
+                network: counted.network.or(machine.network),
+                ..std::mem::take(machine)
+            };
+        }
         diagnose_transfer(self.transfer, self.evidence)
+    }
+}
+
+/// Returns the length of the JSON that a text begins with, if it begins with an object or a list of
+/// them: of all of it where it is broken, so that the reader of documents says why. `iperf3` prints
+/// lines that begin like a list of a number.
+fn json_length(text: &str) -> Option<usize> {
+    let begin = text.trim_start_matches([' ', '\t']);
+    let of_list = begin.strip_prefix('[').map(str::trim_start);
+    if !of_list.unwrap_or(begin).starts_with('{') {
+        return None;
+    }
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    let mut length = None;
+    while let Some(Ok(_)) = values.next() {
+        length = Some(values.byte_offset());
+    }
+    length.or(of_list.is_none().then_some(text.len()))
+}
+
+/// Returns the transfers of results of iperf3; a text that is no document of fullpipe for the reason
+/// of `error` may be one.
+///
+/// # Errors
+/// Returns a sentence, without the name of the file, if it is none.
+fn read_iperf3(
+    text: &str,
+    error: &serde_json::Error,
+) -> std::result::Result<Vec<(Transfer, Evidence)>, String> {
+    match iperf3_transfers(text.as_bytes()) {
+        Ok(Some(found)) => Ok(found),
+        Err(why) if error.is_data() => Err(why),
+        _ => Err(format!(
+            "it is no JSON document of fullpipe, and no result of iperf3: {error}"
+        )),
     }
 }
 
 /// Returns true if bytes are no text: those of a capture, compressed or not.
 fn is_binary(bytes: &[u8]) -> bool {
-    bytes.iter().take(HEAD as usize).any(|byte| *byte == 0)
-        || std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_some())
+    let head = bytes.get(..HEAD as usize).unwrap_or(bytes);
+    let Ok(head) = text_in_utf_8(head) else {
+        return true;
+    };
+    head.contains(&0) || std::str::from_utf8(&head).is_err_and(|error| error.error_len().is_some())
 }
 
 /// Returns the evidence of the transfers in a document.
@@ -209,7 +329,15 @@ fn judged_before(diagnosis: Diagnosis) -> Option<HandedTransfer> {
 /// Returns why no transfer was found in a text.
 fn why_nothing(listing: &ConnectionListing<'_>) -> String {
     if listing.listings == 0 {
-        return format!("there is neither {WANTED} in it");
+        let iperf3 = listing
+            .other_lines
+            .iter()
+            .any(|line| line.contains("bits/sec"));
+        return if iperf3 {
+            format!("the text of iperf3 has no round-trip times; run it with -J; {MORE}")
+        } else {
+            format!("there is neither {WANTED} in it; {MORE}")
+        };
     }
     if listing.without_figures > 0 && listing.watched.took == Span::ZERO {
         return "its connections have no figures of TCP; list them with `ss -tinmoe`".to_owned();
@@ -238,16 +366,72 @@ fn note_what_was_passed_over(listing: &ConnectionListing<'_>, terminal: &Termina
     }
 }
 
-/// Returns the commands that would show more: several listings where there is one.
-fn next_commands(diagnosis: &Diagnosis, listings: usize) -> Vec<String> {
+/// Notes which counters were read, and what they count.
+fn note_counters(counters: &HostCounters, terminal: &Terminal) {
+    let Some((once, twice)) = counted_sources(counters) else {
+        return;
+    };
+    let side = match counters.end {
+        Some(At::Receiver) => " of the host that receives",
+        Some(_) => " of the host that sends",
+        None => "",
+    };
+    if !twice.is_empty() {
+        terminal.print_notice(&format!("counters{side}: what {twice} counted in between"));
+    }
+    if !once.is_empty() {
+        terminal.print_notice(&format!(
+            "counters{side}: {once} was read once, and counts since the host started; read it before and after a transfer"
+        ));
+    }
+}
+
+/// Returns the names of the sources that were read once, and twice; `None` if there are none.
+fn counted_sources(counters: &HostCounters) -> Option<(String, String)> {
+    let names = |is_twice: bool| {
+        let sources = counters
+            .sources
+            .iter()
+            .filter(|(source, count)| *source != CounterSource::Rings && (*count > 1) == is_twice);
+        let names: Vec<&str> = sources.map(|(source, _)| source.command()).collect();
+        names.join(", ")
+    };
+    (!counters.sources.is_empty()).then(|| (names(false), names(true)))
+}
+
+/// Returns the commands that would show more: several listings where there is one, a listing where
+/// there are counters alone.
+fn next_commands(diagnosis: &Diagnosis, listings: usize, counters: &HostCounters) -> Vec<String> {
+    let list = |filter: &str| {
+        format!("for i in 1 2 3 4 5; do date +%s.%N; ss -tinmoe{filter}; sleep 1; done > five")
+    };
     let Some(transfer) = &diagnosis.transfer else {
-        return Vec::new();
+        let sources = counters
+            .sources
+            .iter()
+            .filter(|(source, _)| *source != CounterSource::Rings);
+        let again = sources.map(|(source, _)| match source {
+            CounterSource::Softnet => format!("cat {} >> counters", source.command()),
+            _ => format!("{} >> counters", source.command()),
+        });
+        let commands: Vec<String> = again.collect();
+        let is_of_host = !commands.is_empty();
+        let before = format!("date >> counters; {}", commands.join("; "));
+        let both = [
+            before.clone(),
+            list(""),
+            before,
+            "fullpipe diagnose --from counters five".to_owned(),
+        ];
+        return is_of_host.then_some(both).into_iter().flatten().collect();
     };
     let other = transfer.remote.rsplit_once(':').map(|(host, _)| host);
     let host = other.unwrap_or_default().trim_matches(['[', ']']);
-    let list =
-        format!("for i in 1 2 3 4 5; do date +%s.%N; ss -tinmoe dst {host}; sleep 1; done > five");
-    let more = [list, "fullpipe diagnose --from five".to_owned()];
-    let is_few = listings == 1 && diagnosis.verdict.basis != Basis::Capture;
+    let more = [
+        list(&format!(" dst {host}")),
+        "fullpipe diagnose --from five".to_owned(),
+    ];
+    let is_open = listings == 1 || (listings == 0 && diagnosis.verdict.kind == Limit::Unknown);
+    let is_few = is_open && diagnosis.verdict.basis != Basis::Capture;
     is_few.then_some(more).into_iter().flatten().collect()
 }
