@@ -15,6 +15,7 @@ mod independent;
 mod lab;
 mod lab_figures;
 mod link_virtual;
+mod listing;
 mod machine;
 mod network;
 mod parallel;

@@ -1,11 +1,14 @@
 //! The views of one transfer: what each of them holds of the evidence, and how many of them are
 //! right.
 
+use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
     Buffer, Direction, Evidence, Framing, Machine, Measurement, Request, Sample, Verdict, Writer,
 };
 use fullpipe_record::{find_steady, steady_of_receiver};
 use fullpipe_units::{BitRate, ByteCount, Span};
+
+use crate::listing::listed_evidence;
 
 /// A view from which a transfer is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -17,9 +20,17 @@ pub(crate) enum JudgedView {
     CapturedAtSender,
     CapturedAtReceiver,
     CapturedAtBoth,
+    /// The sender's figures as `ss` lists them once.
+    OneListing,
+    /// The same five times, a second apart.
+    FiveListings,
 }
 
 impl JudgedView {
+    /// The views of listings, and the number of listings of each.
+    pub(crate) const OF_LISTINGS: [(Self, u64); 2] =
+        [(Self::OneListing, 1), (Self::FiveListings, 5)];
+
     /// The views of a transfer by the kernels' figures.
     pub(crate) const OF_KERNEL: [Self; 4] =
         [Self::BothEnds, Self::Sender, Self::Receiver, Self::Watched];
@@ -55,6 +66,10 @@ impl JudgedView {
         match self {
             Self::BothEnds | Self::Sender => &[],
             Self::Watched => &[OF_PROGRAM, OF_RECEIVE_BUFFER],
+            // No setting of a host is listed, nor what the SYNs offered.
+            Self::OneListing | Self::FiveListings => {
+                &[OF_PROGRAM, OF_SEND_BUFFER, OF_RECEIVE_BUFFER, OF_SCALE]
+            }
             Self::Receiver => &[OF_PROGRAM, OF_SEND_BUFFER, OF_PACE],
             Self::CapturedAtSender | Self::CapturedAtReceiver | Self::CapturedAtBoth => {
                 &[OF_PROGRAM, OF_SEND_BUFFER, OF_PACE, OF_RECEIVE_BUFFER]
@@ -73,6 +88,10 @@ const OF_PACE: &[&str] = &[
     "pacing/max-pacing-rate",
     "pacing/qdisc",
     "pacing/congestion-control",
+];
+const OF_SCALE: &[&str] = &[
+    "receive-window/no-window-scaling",
+    "receive-window/window-scale-stripped",
 ];
 const OF_RECEIVE_BUFFER: &[&str] = &["receive-window/so-rcvbuf", "receive-window/tcp-rmem-max"];
 
@@ -166,6 +185,21 @@ pub(crate) struct Judgement {
 }
 
 impl Judgement {
+    /// Returns the verdicts on listings of a sender, the last of which is taken at a share of its
+    /// time; none where there are no samples of a sender.
+    pub(crate) fn listed(&self, sender: &Evidence, share: f64, stated: Option<BitRate>) -> Vec<Self> {
+        let moment = last_sample(&sender.sender_samples).scale_by(share);
+        let judged = JudgedView::OF_LISTINGS.map(|(view, count)| {
+            let listed = listed_evidence(sender, moment, count, stated)?;
+            Some(Self {
+                view,
+                verdict: Some(diagnose(&listed)),
+                ..self.clone()
+            })
+        });
+        judged.into_iter().flatten().collect()
+    }
+
     /// Returns kind and cause of the verdict.
     pub(crate) fn said(&self) -> &str {
         self.verdict.as_ref().map_or("none", Verdict::name)
@@ -182,6 +216,16 @@ impl Judgement {
                 .candidates
                 .iter()
                 .any(|candidate| named(candidate.name()))
+    }
+
+    /// Returns true if the verdict or one of its candidates has the kind that was planted.
+    pub(crate) fn is_right_in_kind(&self) -> bool {
+        let kind = self.expected.split('/').next().unwrap_or_default();
+        self.verdict.as_ref().is_some_and(|verdict| {
+            let candidates = verdict.candidates.iter().map(|candidate| candidate.kind);
+            let mut kinds = candidates.chain([verdict.kind]);
+            kinds.any(|named| named.name() == kind)
+        })
     }
 
     /// Returns true if the verdict is one of several candidates.

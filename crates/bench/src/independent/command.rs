@@ -248,6 +248,7 @@ fn report(records: &[Record], seen: &[Judgement]) -> String {
     counted().for_each(|record| record.hold(&mut accuracy));
     let judged: Vec<Judgement> = counted()
         .map(Record::judgement)
+        .chain(counted().flat_map(Record::listed))
         .chain(seen.iter().cloned())
         .collect();
     score_text(&judged) + &harm_text(records) + &accuracy.text()

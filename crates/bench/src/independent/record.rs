@@ -131,6 +131,17 @@ impl Record {
         });
     }
 
+    /// Returns the verdicts on listings of its sender, where its figures are known.
+    pub(crate) fn listed(&self) -> Vec<Judgement> {
+        /// Share of the transfer's time after which the last listing is taken.
+        const LISTED_AT: f64 = 0.85;
+        let stated = Some(self.bandwidth).filter(|_| self.states_rate);
+        let sender = self.evidence.iter();
+        sender
+            .flat_map(|sender| self.judgement().listed(sender, LISTED_AT, stated))
+            .collect()
+    }
+
     /// Returns the verdict of its view.
     pub(crate) fn judgement(&self) -> Judgement {
         Judgement {

@@ -52,11 +52,13 @@ fn view_text(view: JudgedView, judged: &[&Judgement]) -> String {
         .iter()
         .filter(|judgement| judgement.said() == judgement.expected)
         .count();
+    let kinds = judged.iter().filter(|one| one.is_right_in_kind()).count();
     let head = format!(
-        "\n{view:?}: {right} of {all} right ({:.1} %, at least {:.0} %), {exact} in kind and cause, {sets} with \
-         candidates ({:.0} %)\n\n",
+        "\n{view:?}: {right} of {all} right ({:.1} %, at least {:.0} %), {exact} in kind and cause, {kinds} in kind \
+         ({:.1} %), {sets} with candidates ({:.0} %)\n\n",
         right as f64 / all as f64 * 100.0,
         lower_bound(right, all) * 100.0,
+        kinds as f64 / all as f64 * 100.0,
         sets as f64 / all as f64 * 100.0,
     );
     let cases = judged.iter().map(|judgement| {

@@ -68,6 +68,8 @@ pub(crate) struct VirtualCase {
     stated: Option<BitRate>,
     /// True if the connection stays open for long after the data.
     has_silent_tail: bool,
+    /// Share of the transfer's time after which its sender is listed.
+    listed_at: f64,
     /// True if the program was asked for the rate that it offers, false if it has that by itself.
     is_rate_asked: bool,
     /// Share of the path's rate that a transfer with this limit cannot exceed.
@@ -136,6 +138,7 @@ impl VirtualDraw {
     fn into_case(mut self, seed: u64, index: usize) -> Result<VirtualCase, FlagError> {
         let expected = self.plant_limit();
         let has_silent_tail = self.random.chance(SHARE_OF_TAILS);
+        let listed_at = self.random.uniform(0.7, 1.0);
         let Way { rate, rtt } = self.way;
         let flag = format!(
             "rate={:.0}k,rtt={:.0}us,{}",
@@ -185,6 +188,7 @@ impl VirtualDraw {
             stated,
             is_rate_asked,
             has_silent_tail,
+            listed_at,
             at_most: most_of_path(self.family),
         })
     }
@@ -402,6 +406,10 @@ impl VirtualCase {
             }
             judged.push(self.judgement(view, Some(diagnose(&evidence))));
         }
+        let sender = JudgedView::Sender.evidence(&measurement, self.stated);
+        let listed = self.judgement(JudgedView::OneListing, None);
+        let listed = listed.listed(&sender, self.listed_at, self.stated);
+        judged.extend(listed.into_iter().filter(|one| views.contains(&one.view)));
         let scratch = tempfile::tempdir().map_err(RunError::failed)?;
         let captured = self
             .judge_captures(&measurement, scratch.path(), &files)

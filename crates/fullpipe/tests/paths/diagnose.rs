@@ -505,7 +505,7 @@ impl Lab {
         fullpipe(&[&["lab", "exec", "--join", &self.name, host, "--"], command].concat())
     }
 
-    fn sender(&self, command: &[&str]) -> Output {
+    pub(crate) fn sender(&self, command: &[&str]) -> Output {
         run(&mut self.host("sender", command), TIMEOUT)
     }
 

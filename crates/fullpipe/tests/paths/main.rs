@@ -9,6 +9,7 @@ mod diagnose;
 mod lab;
 mod lab_up;
 mod latency;
+mod listings;
 mod live;
 mod program_windows;
 mod receiving_host;
