@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fullpipe_lab::LabError;
 use fullpipe_sys::end_with_this_thread;
 use fullpipe_units::without_control_characters;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,6 +31,18 @@ pub(crate) enum RunError {
 impl RunError {
     pub(crate) fn failed(cause: impl Into<Box<dyn Error>>) -> Self {
         Self::Failed(cause.into().to_string())
+    }
+}
+
+impl From<LabError> for RunError {
+    fn from(error: LabError) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<io::Error> for RunError {
+    fn from(error: io::Error) -> Self {
+        Self::failed(error)
     }
 }
 

@@ -6,10 +6,9 @@ use fullpipe_units::BitRate;
 use serde::Serialize;
 
 use crate::case::{Case, Effort};
-use crate::comparison::{Outcome, Quantity, Row, Table};
+use crate::comparison::{Outcome, Quantity, RatioInterval, Row, Table};
 use crate::machine::Machine;
 use crate::program::{Tool, Tools};
-use crate::statistics::Ratio;
 
 const COLUMNS: usize = 80;
 
@@ -217,11 +216,13 @@ fn row_text(row: &Row, quantity: Quantity) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-fn ratio_text(ratio: &Ratio) -> String {
-    match ratio.interval {
-        Some([low, high]) => format!("{:.2} × ({low:.2}–{high:.2})", ratio.median),
-        None => format!("{:.2} ×", ratio.median),
-    }
+fn ratio_text(ratio: &RatioInterval) -> String {
+    let RatioInterval {
+        estimate,
+        low,
+        high,
+    } = ratio;
+    format!("{estimate:.2} × ({low:.2}–{high:.2})")
 }
 
 /// Returns what a table is of, in addition to the baseline, which comes last; the first column of
@@ -317,10 +318,10 @@ mod tests {
 
     #[test]
     fn a_table_is_aligned() {
-        let mut starts = [12.0, 30.0].into_iter();
+        let mut starts = [12.0, 30.0, 30.0, 12.0].into_iter();
         let names = ["fullpipe", "iperf3"].map(str::to_owned);
         let quantity = [Quantity::MillisecondsToData];
-        let outcome = alternate(&names, &quantity, 1, |_| {
+        let outcome = alternate(&names, &quantity, 2, |_| {
             Ok(vec![starts.next().unwrap_or_default()])
         });
         let expected = "  until the first byte of data                       p90  ratio (95 %)\n    \

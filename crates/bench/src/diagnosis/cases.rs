@@ -24,7 +24,7 @@ pub(crate) struct Case {
     /// `receive-window/so-rcvbuf 20M×150ms cubic`.
     pub(crate) name: String,
     /// Verdict that the diagnosis must reach, because the case causes this limit on purpose.
-    pub(crate) expected_verdict: LegalVerdict,
+    pub(crate) expected: LegalVerdict,
     /// The path between the hosts.
     pub(crate) path: Path,
     /// Changes of this machine's settings at the host that sends.
@@ -57,7 +57,7 @@ impl Case {
     /// Returns whether it has nothing that virtual time lacks: no processor, and nothing that is
     /// planted in a host.
     pub(crate) fn is_modelled(&self) -> bool {
-        self.plant == Plant::InPlan && !matches!(self.expected_verdict, LegalVerdict::Cpu(_))
+        self.plant == Plant::InPlan && !matches!(self.expected, LegalVerdict::Cpu(_))
     }
 
     /// Returns whether a short bench runs it.
@@ -228,7 +228,7 @@ impl Spot {
         };
         Ok(Case {
             name: format!("{} {way} {control}{download}{many}", verdict.name()),
-            expected_verdict: verdict,
+            expected: verdict,
             path: way.path(path)?,
             sender: vec![Change::TcpWmemMax(ByteCount::from_mib(32))],
             receiver: vec![Change::TcpRmemMax(ByteCount::from_mib(32))],
@@ -1015,7 +1015,7 @@ mod tests {
         let mut by_label: BTreeMap<String, Vec<&Case>> = BTreeMap::new();
         for case in cases {
             by_label
-                .entry(case.expected_verdict.name().to_owned())
+                .entry(case.expected.name().to_owned())
                 .or_default()
                 .push(case);
         }
@@ -1050,7 +1050,7 @@ mod tests {
     fn a_verdict_without_a_case_says_why() {
         let planned = cases(1).unwrap();
         for verdict in LegalVerdict::ALL {
-            let has_cases = planned.iter().any(|case| case.expected_verdict == *verdict);
+            let has_cases = planned.iter().any(|case| case.expected == *verdict);
             match planting(*verdict) {
                 Planting::Planted(_) => assert!(has_cases, "{}", verdict.name()),
                 Planting::Unplanted(reason) => {
@@ -1099,7 +1099,7 @@ mod tests {
                 &end(&case.receiver),
                 &case.request,
             );
-            let Some(planted) = got.find_ceiling(case.expected_verdict.limit_kind()) else {
+            let Some(planted) = got.find_ceiling(case.expected.limit_kind()) else {
                 continue;
             };
             // What is asked of both buffers binds both; a plant that the model does not know leaves
@@ -1110,7 +1110,7 @@ mod tests {
             ) {
                 continue;
             }
-            if case.expected_verdict.limit_place() == At::Middlebox {
+            if case.expected.limit_place() == At::Middlebox {
                 continue;
             }
             known += 1;
@@ -1144,7 +1144,7 @@ mod tests {
             cases
                 .iter()
                 .filter(|case| case.is_short() || !short)
-                .map(|case| case.expected_verdict.limit_kind())
+                .map(|case| case.expected.limit_kind())
                 .collect()
         };
         assert_eq!(kinds(true), kinds(false));

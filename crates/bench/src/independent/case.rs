@@ -3,41 +3,13 @@
 use fullpipe_host::usual_path;
 use fullpipe_record::Path;
 use fullpipe_units::{BitRate, Ratio, Span};
-use serde::{Deserialize, Serialize};
 
 use super::network::{Host, PathPlan};
-use crate::views::JudgedView;
+use crate::judged::JudgedView;
 
 /// Ports of the server, and of the receiver of cross traffic.
 pub(crate) const PORT: u16 = 5201;
 pub(crate) const CROSS_TRAFFIC_PORT: u16 = 5301;
-
-/// The ends whose figures the verdict may rest on.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum View {
-    /// `fullpipe serve` is at the far end.
-    BothEnds,
-    /// `iperf3 -s` is at the far end, and the near end sends.
-    Sender,
-    /// `iperf3 -s` is at the far end, and sends.
-    Receiver,
-    /// Other programs send and receive, and the near end is watched.
-    Watched,
-}
-
-impl From<View> for JudgedView {
-    fn from(view: View) -> Self {
-        match view {
-            View::BothEnds => Self::BothEnds,
-            View::Sender => Self::Sender,
-            View::Receiver => Self::Receiver,
-            View::Watched => Self::Watched,
-        }
-    }
-}
 
 /// A transfer with one planted limit.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +18,7 @@ pub(crate) struct Case {
     pub(crate) name: String,
     /// From which it was drawn.
     pub(crate) seed: u64,
-    pub(crate) view: View,
+    pub(crate) view: JudgedView,
     /// Kind and cause that the diagnosis must name.
     pub(crate) expected: &'static str,
     pub(crate) path: PathPlan,
@@ -74,14 +46,6 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Returns whether another kernel can be the near host: one without BBR and control groups.
-    pub(crate) fn runs_in_other_kernel(&self) -> bool {
-        let is_there = self.server_host == Host::Far && self.change.is_none();
-        is_there
-            && !self.name.contains(" bbr ")
-            && self.quota.is_none_or(|(host, _)| host != Host::Near)
-    }
-
     /// Returns the path of the data and back, of which the planted limit need not be a part.
     pub(crate) fn path(&self) -> Path {
         let mut path = usual_path(self.path.rtt, self.stated_rate());

@@ -3,13 +3,13 @@
 use clap::ValueEnum;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::case::{Case, Family, View, Way};
+use super::case::{Case, Family, Way};
 use super::network::{Host, PathPlan};
 use super::plant::Plan;
-use super::random::Random;
+use crate::judged::{JudgedView, Random};
 
 /// Draws `count` cases of `view`.
-pub(crate) fn cases(view: View, seed: u64, count: usize) -> Vec<Case> {
+pub(crate) fn cases(view: JudgedView, seed: u64, count: usize) -> Vec<Case> {
     let families = families(view);
     let number_of_view = view as u64 + 1;
     (0..count)
@@ -28,17 +28,17 @@ pub(crate) fn cases(view: View, seed: u64, count: usize) -> Vec<Case> {
 }
 
 /// Returns the families that can be planted for `view`.
-fn families(view: View) -> Vec<Family> {
+fn families(view: JudgedView) -> Vec<Family> {
     let left_out: &[Family] = match view {
         // Our own program neither fixes its send buffer alone nor pauses.
-        View::BothEnds => &[Family::SendBuffer, Family::PausingSender],
-        View::Sender => &[
+        JudgedView::BothEnds => &[Family::SendBuffer, Family::PausingSender],
+        JudgedView::Sender => &[
             Family::ReceiveBuffer,
             Family::SendBuffer,
             Family::PausingSender,
             Family::ReceiverQuota,
         ],
-        View::Receiver => &[
+        JudgedView::Receiver => &[
             Family::SendBuffer,
             Family::PausingSender,
             Family::SlowReader,
@@ -49,7 +49,7 @@ fn families(view: View) -> Vec<Family> {
             Family::PerFlowLimit,
             Family::Allowance,
         ],
-        View::Watched => &[
+        JudgedView::Watched => &[
             Family::PerFlowLimit,
             Family::Allowance,
             Family::OfferedRate,
@@ -58,6 +58,7 @@ fn families(view: View) -> Vec<Family> {
             Family::BothWays,
             Family::Loopback,
         ],
+        _ => Family::value_variants(),
     };
     Family::value_variants()
         .iter()
@@ -103,7 +104,7 @@ pub(crate) fn draw_way(draw: &mut Random, family: Family) -> Way {
 }
 
 /// Draws a case of `view` with a limit of `family`.
-fn case(draw: &mut Random, view: View, family: Family) -> Case {
+fn case(draw: &mut Random, view: JudgedView, family: Family) -> Case {
     let way = draw_way(draw, family);
     let left = draw.uniform(0.25, 0.6);
     let control = match family {
@@ -135,19 +136,20 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
     );
     let streams = if family == Family::PerFlowLimit {
         draw.pick(&[3, 5, 8])
-    } else if view != View::Watched && may_have_many && draw.chance(0.25) {
+    } else if view != JudgedView::Watched && may_have_many && draw.chance(0.25) {
         draw.pick(&[2, 3, 5, 8])
     } else {
         1
     };
     let downloads = match view {
-        View::Sender => false,
-        View::Receiver => true,
-        View::BothEnds => draw.chance(0.3),
-        View::Watched => {
+        JudgedView::Sender => false,
+        JudgedView::Receiver => true,
+        JudgedView::BothEnds => draw.chance(0.3),
+        JudgedView::Watched => {
             matches!(family, Family::ReceiveMaximum | Family::ReceiveBuffer)
                 || (draw.chance(0.4) && can_be_watched_receiving(family))
         }
+        _ => false,
     };
     let queue = draw.uniform(0.8, 2.0) * way.bytes();
     let mut case = Case {
@@ -173,7 +175,7 @@ fn case(draw: &mut Random, view: View, family: Family) -> Case {
         client: Vec::new(),
         cross_traffic: None,
     };
-    if view == View::Watched {
+    if view == JudgedView::Watched {
         // The kernel takes as default only what it allows everybody; of a route it takes any. A
         // route wins over what a program asks for, so a load of our own, whose remedy may be
         // another congestion control, goes without.

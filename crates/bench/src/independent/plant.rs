@@ -2,9 +2,9 @@
 
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use super::case::{CROSS_TRAFFIC_PORT, Case, Family, PACKET, PORT, SEGMENT, View, Way};
+use super::case::{CROSS_TRAFFIC_PORT, Case, Family, PACKET, PORT, SEGMENT, Way};
 use super::network::{FAR, FAR_ROUTER, Host};
-use super::random::Random;
+use crate::judged::{JudgedView, Random};
 
 /// An address of socat that answers each request with zeros, for ever.
 const WEB_SERVER: &str = "SYSTEM:echo HTTP/1.0 200 OK; echo; exec cat /dev/zero";
@@ -125,7 +125,7 @@ impl Plan {
     }
 
     fn is_watched(&self) -> bool {
-        self.case.view == View::Watched
+        self.case.view == JudgedView::Watched
     }
 
     /// Plants the limit, and says what it is called.
@@ -266,7 +266,7 @@ impl Plan {
         // Of 128 KiB each, as both servers read.
         let pause = 131_072.0 * 8.0 / (self.left * self.way.goodput() / f64::from(self.streams));
         if !self.is_watched() {
-            let call = if self.case.view == View::BothEnds {
+            let call = if self.case.view == JudgedView::BothEnds {
                 "recvfrom"
             } else {
                 "read"
@@ -456,7 +456,7 @@ impl Plan {
         self.case.states_rate = false;
         self.case.server_host = Host::Near;
         match draw.pick(&["rate", "quota", "reader"]) {
-            "quota" if self.case.view == View::BothEnds => {
+            "quota" if self.case.view == JudgedView::BothEnds => {
                 self.case.quota = Some((Host::Near, Ratio::new(draw.uniform(0.005, 0.015))));
                 "cpu/stolen"
             }
@@ -511,7 +511,7 @@ impl Plan {
     fn own_programs(&mut self, seconds: f64) {
         let port = PORT.to_string();
         let server: &[&str] = match self.case.view {
-            View::BothEnds => &["FULLPIPE", "serve", "-p", &port],
+            JudgedView::BothEnds => &["FULLPIPE", "serve", "-p", &port],
             _ => &["iperf3", "-s", "-p", &port],
         };
         self.case.server = owned(server);

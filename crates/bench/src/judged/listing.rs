@@ -108,9 +108,14 @@ fn memory_word(memory: &SocketMemory) -> String {
         wmem_queued,
         drops,
     } = memory;
-    let [read, read_most, written, written_most, queued] =
-        [rmem_alloc, &USUAL_BUFFER.max(*rcvbuf), wmem_alloc, sndbuf, wmem_queued]
-            .map(|bytes| bytes.get());
+    let [read, read_most, written, written_most, queued] = [
+        rmem_alloc,
+        &USUAL_BUFFER.max(*rcvbuf),
+        wmem_alloc,
+        sndbuf,
+        wmem_queued,
+    ]
+    .map(|bytes| bytes.get());
     format!(
         "skmem:(r{read},rb{read_most},t{written},tb{written_most},f0,w{queued},o0,bl0,d{drops})"
     )
