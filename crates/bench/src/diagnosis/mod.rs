@@ -71,10 +71,9 @@ impl PlantedCases for LabCases {
 
     fn simulated(&self, seed: u64, count: Option<usize>) -> Result<Vec<VirtualCase>, RunError> {
         let cases = match count {
-            Some(count) => cases::drawn_ways(seed, count),
-            None => cases::cases(seed),
+            Some(count) => cases::drawn_ways(seed, count)?,
+            None => cases::cases(seed)?,
         };
-        let cases = cases.map_err(RunError::failed)?;
         let modelled = cases.into_iter().filter(Case::is_modelled);
         Ok((seed..)
             .zip(modelled)
@@ -100,7 +99,7 @@ impl PlantedCases for LabCases {
         };
         let _awake = (!session.judging.list).then(AwakeProcessors::keep_awake);
         for seed in &session.seeds {
-            let cases = cases::cases(*seed).map_err(RunError::failed)?;
+            let cases = cases::cases(*seed)?;
             for case in cases.iter().filter(|case| case.is_short() || !self.short) {
                 if runner.is_interrupted() {
                     break;

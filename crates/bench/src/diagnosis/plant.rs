@@ -22,7 +22,7 @@ pub(crate) enum Plant {
         /// Whose program.
         host: Host,
         /// The system call.
-        call: &'static str,
+        call: String,
         /// Time added to each call.
         by: Span,
     },
@@ -32,7 +32,7 @@ pub(crate) enum Plant {
         /// Whose program.
         host: Host,
         /// The function: `send` or `recv`.
-        call: &'static str,
+        call: String,
         /// Time of that work.
         by: Span,
     },
@@ -52,7 +52,7 @@ pub(crate) enum Plant {
         /// Of one processor.
         share: Ratio,
         /// The function: `send` or `recv`.
-        call: &'static str,
+        call: String,
         /// Time of that work, with the whole processor.
         by: Span,
     },
