@@ -10,7 +10,7 @@ use crate::comparison::Outcome;
 use crate::network::Joint;
 use crate::program::{Load, Program, Tools, Traffic};
 use crate::throughput::{self, Contestant};
-use crate::{emulated, lab_figures, shallow, start};
+use crate::{emulated, lab_figures, start};
 
 /// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -35,9 +35,7 @@ pub(crate) enum Case {
     Streams,
     /// Four TCP streams over a pair of devices
     StreamsVeth,
-    /// UDP at 95 Mbit/s through 100 Mbit/s and a queue of 16 packets
-    ShallowQueue,
-    /// One TCP stream over the lab's path, in trains, against a bare loop between two devices
+    /// One TCP stream over the lab's path, in trains, against a pair of devices
     LabTrains,
     /// The same, segment by segment
     LabExact,
@@ -119,24 +117,9 @@ impl Case {
             Self::UdpVeth => compare(everybody(), Joint::VethSingle, Traffic::Flood, 1),
             Self::Streams => compare(everybody(), Joint::Loopback, Traffic::Tcp, 4),
             Self::StreamsVeth => compare(everybody(), Joint::Veth, Traffic::Tcp, 4),
-            Self::ShallowQueue => shallow::compare(effort.seconds, effort.rounds, tools, stop),
-            Self::LabTrains => emulated::compare(
-                Segmentation::Trains,
-                effort.seconds,
-                effort.rounds,
-                tools,
-                stop,
-            ),
-            Self::LabExact => emulated::compare(
-                Segmentation::Exact,
-                effort.seconds,
-                effort.rounds,
-                tools,
-                stop,
-            ),
-            Self::LabSegmentation => {
-                emulated::compare_segmentation(effort.seconds, effort.rounds, tools, stop)
-            }
+            Self::LabTrains => emulated::compare(Segmentation::Trains, effort, tools, stop),
+            Self::LabExact => emulated::compare(Segmentation::Exact, effort, tools, stop),
+            Self::LabSegmentation => emulated::compare_segmentation(effort, tools, stop),
             Self::LabFigures => lab_figures::measure(tools, stop),
             Self::Start => start::compare(tools, stop),
         }

@@ -15,7 +15,6 @@ use crate::lab;
 use crate::network::{Joint, Network, free_port};
 use crate::process::{Process, RunError};
 use crate::program::{Load, Program, Tools, Traffic};
-use crate::shallow::watched;
 
 /// Round-trip times of the paths, in milliseconds.
 const DELAYS: [u64; 4] = [1, 10, 100, 300];
@@ -89,9 +88,9 @@ fn idle(
     stop: &AtomicBool,
 ) -> Result<String, RunError> {
     let lab = started(&format!("rate=1Gbit/s,rtt={delay}ms"))?;
-    let mut meter = PathMeter::start(&lab).map_err(RunError::failed)?;
-    let ended = watched(&lab, Program::Fullpipe, &IDLE, tools, stop, &mut || Ok(()))?;
-    let late = meter.read().map_err(RunError::failed)?.forward;
+    let mut meter = PathMeter::start(&lab)?;
+    let ended = lab::measure(&lab, &IDLE, tools, stop, &mut || Ok(()))?;
+    let late = meter.read()?.forward;
     let [median, p90] = round_trips(&ended.stdout)?;
     let above = |time: Span, veth: Span| time.saturating_sub(veth + Span::from_millis(delay));
     let [late_median, late_p90] =
@@ -108,8 +107,8 @@ fn idle(
 fn backlogged(rate: u64, load: Load, tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let lab = started(&format!("rate={rate}Mbit/s,rtt=10ms,queue=200ms"))?;
     let mut seen = Vec::new();
-    let mut meter = PathMeter::start(&lab).map_err(RunError::failed)?;
-    watched(&lab, Program::Fullpipe, &load, tools, stop, &mut || {
+    let mut meter = PathMeter::start(&lab)?;
+    lab::measure(&lab, &load, tools, stop, &mut || {
         note(&mut meter, &mut seen)
     })?;
     let link = BitRate::from_mbps(rate);
@@ -144,14 +143,14 @@ fn memory(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let lab = started("rate=1Gbit/s,rtt=300ms,queue=64MiB")?;
     let before = resident()?;
     let mut largest = (ByteCount::ZERO, ByteCount::ZERO);
-    let mut meter = PathMeter::start(&lab).map_err(RunError::failed)?;
+    let mut meter = PathMeter::start(&lab)?;
     let load = Load {
         traffic: Traffic::Paced(NEARLY_FULL),
         streams: 1,
         seconds: 4.0,
     };
-    watched(&lab, Program::Fullpipe, &load, tools, stop, &mut || {
-        let forward = meter.read().map_err(RunError::failed)?.forward;
+    lab::measure(&lab, &load, tools, stop, &mut || {
+        let forward = meter.read()?.forward;
         let propagating = forward.propagating + forward.queue;
         largest = (
             largest.0.max(propagating),
@@ -167,13 +166,13 @@ fn memory(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
 }
 
 fn note(meter: &mut PathMeter<'_>, seen: &mut Vec<PathStatus>) -> Result<(), RunError> {
-    seen.push(meter.read().map_err(RunError::failed)?);
+    seen.push(meter.read()?);
     Ok(())
 }
 
 /// Memory of this process that is not swapped out.
 fn resident() -> Result<ByteCount, RunError> {
-    let text = std::fs::read_to_string("/proc/self/statm").map_err(RunError::failed)?;
+    let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages: Option<u64> = text
         .split_whitespace()
         .nth(1)
@@ -209,7 +208,7 @@ fn round_trips(document: &str) -> Result<[Span; 2], RunError> {
 }
 
 fn started(path: &str) -> Result<Lab, RunError> {
-    lab::start(lab::path_of(path)?, Backend::default())
+    lab::start(lab::path_of(path)?, Default::default(), Backend::default())
 }
 
 #[cfg(test)]

@@ -17,9 +17,7 @@ mod machine;
 mod network;
 mod process;
 mod program;
-mod relay;
 mod report;
-mod shallow;
 mod start;
 mod throughput;
 
@@ -50,8 +48,7 @@ is charged to nobody, so the busy time of the whole machine stands next to it,
 and holds whatever else runs here.
 
 iperf3 runs for whole seconds only. riperf3 and xfr are not driven: how they are
-to be called has not been verified. The path of shallow-queue keeps the
-processors awake whatever is asked for.
+to be called has not been verified.
 
 Exit codes: 0 done, whatever came out; 1 of diagnosis: fewer verdicts are right
 than must be, of corpus: there is a finding; 2 the command line is wrong; 3 there is no fullpipe to run, or no

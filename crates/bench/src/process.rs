@@ -203,7 +203,8 @@ impl Drop for Process {
     }
 }
 
-fn check_interrupt(stop: &AtomicBool) -> Result<(), RunError> {
+/// Fails once the user has stopped the bench.
+pub(crate) fn check_interrupt(stop: &AtomicBool) -> Result<(), RunError> {
     if stop.load(Ordering::Relaxed) {
         Err(RunError::Interrupted)
     } else {

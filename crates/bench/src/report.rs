@@ -325,7 +325,7 @@ mod tests {
             Ok(vec![starts.next().unwrap_or_default()])
         });
         let expected = "  until the first byte of data                       p90  ratio (95 %)\n    \
-                        fullpipe                         12.0 ms     12.0 ms  0.40 ×\n    \
+                        fullpipe                         12.0 ms     12.0 ms  0.40 × (0.38–0.42)\n    \
                         iperf3                           30.0 ms     30.0 ms\n";
         assert_eq!(outcome_text(&outcome), expected);
     }

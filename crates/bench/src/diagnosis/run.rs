@@ -5,10 +5,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fullpipe_experiment::measure_arguments;
-use fullpipe_lab::{Backend, Host, Lab, LabPlan, LabProgram, OutputLine, ProgramStdio};
+use fullpipe_lab::{Backend, Host, Lab, LabProgram, ProgramStdio};
 use fullpipe_model::application;
 use fullpipe_record::{At, DiagnosisReport, Direction, Evidence, Measurement, Request};
 use fullpipe_units::{ByteCount, Span};
@@ -19,20 +19,15 @@ use super::cases::Case;
 use super::plant::{Plant, Quota, busy, slowed};
 use super::ssh::{self, Ssh};
 use crate::judged::{JudgedView, Record, RemedyResult};
+use crate::lab;
 use crate::process::RunError;
 
 /// Runs of a case that may be invalid before it is given up.
 const RUNS: usize = 3;
 
-/// Text that `fullpipe serve` prints once it can be reached, and sshd too.
-const LISTENING: &str = "listening";
-
 /// Longest time that a program takes to come up, and to end after its work; its protocol has
 /// deadlines of its own.
 const TIMEOUT: Duration = Duration::from_secs(40);
-
-/// Longest that an interrupt goes unheard.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time for which cross traffic runs before a load, and after it.
 const LEAD: Span = Span::from_secs(3);
@@ -74,7 +69,8 @@ impl Runner<'_> {
         // Dropped last: a control group goes only when the lab's programs have left it.
         let quota = quota(&case.plant)?;
         let wrap = self.wrap(&case.plant, quota.as_ref())?;
-        let lab = Lab::start(&plan(case))?;
+        let changes = [case.sender.clone(), case.receiver.clone()];
+        let lab = lab::start(case.path.clone(), changes, Backend::default())?;
         let scene = Scene {
             runner: self,
             case,
@@ -123,17 +119,6 @@ impl Runner<'_> {
     /// Returns the words before a command that make each call of `call` begin with work.
     fn busy(&self, call: &str, by: Span) -> Result<Vec<String>, RunError> {
         busy(call, by, self.scratch).map_err(|error| not_planted(format!("cc: {error}")))
-    }
-}
-
-fn plan(case: &Case) -> LabPlan {
-    LabPlan {
-        path: case.path.clone(),
-        seed: 1,
-        sender: case.sender.clone(),
-        receiver: case.receiver.clone(),
-        backend: Backend::default(),
-        interactive: false,
     }
 }
 
@@ -288,7 +273,8 @@ impl Scene<'_> {
     fn watched(&self, request: &Request) -> Result<Evidence, RunError> {
         let ssh = Ssh::prepare(self.runner.scratch).map_err(not_planted)?;
         let script = ["-c".to_owned(), ssh.server()];
-        let server = self.once_it_listens(self.program(Host::Receiver, "sh", &script)?)?;
+        let server = self.program(Host::Receiver, "sh", &script)?;
+        let server = lab::once_it_listens(server, self.runner.interrupt)?;
         let script = ssh.client(
             self.lab.host_address(Host::Receiver),
             self.let_through(request.duration),
@@ -346,22 +332,11 @@ impl Scene<'_> {
         request: &Request,
         key: &str,
     ) -> Result<T, RunError> {
-        let deadline = Instant::now() + Duration::from(request.omit + request.duration) + TIMEOUT;
-        let mut printed = String::new();
-        while Instant::now() < deadline {
-            if self.runner.interrupt.load(Ordering::Relaxed) {
-                return Err(RunError::Interrupted);
-            }
-            match client.next_line(POLL_INTERVAL) {
-                OutputLine::Text(line) => printed += &line,
-                OutputLine::NotYet => {}
-                OutputLine::End => break,
-            }
-        }
-        let output = client.finish_within(Duration::from_secs(1))?;
+        let duration = Duration::from(request.omit + request.duration);
+        let output = lab::finish(client, duration, self.runner.interrupt, &mut || Ok(()))?;
         let failed = |error| RunError::Failed(format!("{error}: {}", output.stderr.trim()));
         let mut document: BTreeMap<String, &RawValue> =
-            serde_json::from_str(&printed).map_err(failed)?;
+            serde_json::from_str(&output.stdout).map_err(failed)?;
         let part = document
             .remove(key)
             .ok_or_else(|| RunError::Failed(output.stderr.trim().to_owned()))?;
@@ -400,25 +375,7 @@ impl Scene<'_> {
         {
             arguments.extend(self.file_flags(host)?);
         }
-        self.once_it_listens(self.start(host, &arguments)?)
-    }
-
-    fn once_it_listens<'p>(&self, server: LabProgram<'p>) -> Result<LabProgram<'p>, RunError> {
-        let mut said = String::new();
-        let deadline = Instant::now() + TIMEOUT;
-        while Instant::now() < deadline && !self.runner.interrupt.load(Ordering::Relaxed) {
-            match server.next_line(POLL_INTERVAL) {
-                OutputLine::Text(line) if line.contains(LISTENING) => return Ok(server),
-                OutputLine::Text(line) => said += &line,
-                OutputLine::NotYet => {}
-                OutputLine::End => break,
-            }
-        }
-        said += &server.finish_within(Duration::ZERO)?.stderr;
-        Err(RunError::Failed(format!(
-            "the far end did not come up: {}",
-            said.trim()
-        )))
+        lab::once_it_listens(self.start(host, &arguments)?, self.runner.interrupt)
     }
 
     /// The far end's file or folder.
