@@ -20,7 +20,7 @@ pub(crate) struct Case {
     pub(crate) seed: u64,
     pub(crate) view: JudgedView,
     /// Kind and cause that the diagnosis must name.
-    pub(crate) expected: &'static str,
+    pub(crate) expected: String,
     pub(crate) path: PathPlan,
     /// Share of the path's rate that a transfer with this limit cannot exceed.
     pub(crate) at_most: f64,
@@ -69,69 +69,3 @@ impl Case {
 const ON_THE_WIRE: f64 = 1538.0;
 pub(crate) const PACKET: f64 = 1514.0;
 pub(crate) const SEGMENT: f64 = 1448.0;
-
-/// A way to limit a transfer. The order is that in which cases are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Family {
-    FullLink,
-    SharedWithDatagrams,
-    SharedWithTcp,
-    RandomLoss,
-    Policer,
-    ShallowQueue,
-    ReceiveMaximum,
-    ReceiveBuffer,
-    NoScaling,
-    StrippedScale,
-    SendMaximum,
-    SendBuffer,
-    OfferedRate,
-    PausingSender,
-    SlowReader,
-    OwnShaper,
-    OwnShortQueue,
-    MaxPace,
-    SenderQuota,
-    ReceiverQuota,
-    BlackHole,
-    ShortTransfer,
-    BothWays,
-    Changing,
-    Loopback,
-    /// A policer under BBR, which takes no notice of losses.
-    PolicedBbr,
-    /// A reader that leaves the window closed for most of the time.
-    ClosedWindow,
-    /// A device that makes segments so small that headers and their memory cost most.
-    ClampedMss,
-    /// A path that is interrupted so often that most of the time passes in timeouts.
-    Stalls,
-    /// A device that holds each connection to a rate of its own.
-    PerFlowLimit,
-    /// A shaper or a policer whose bucket lasts for seconds.
-    Allowance,
-}
-
-/// Rate in bit/s, round-trip time in seconds.
-#[derive(Clone, Copy)]
-pub(crate) struct Way {
-    pub(crate) rate: f64,
-    pub(crate) rtt: f64,
-}
-
-impl Way {
-    /// Bandwidth × round-trip time in packets.
-    pub(crate) fn packets(self) -> f64 {
-        self.rate * self.rtt / 8.0 / PACKET
-    }
-
-    /// Bandwidth × round-trip time in bytes of data.
-    pub(crate) fn bytes(self) -> f64 {
-        self.packets() * SEGMENT
-    }
-
-    /// Data that the path carries, in bit/s.
-    pub(crate) fn goodput(self) -> f64 {
-        self.rate * SEGMENT / PACKET
-    }
-}

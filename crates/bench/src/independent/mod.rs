@@ -8,6 +8,7 @@
 mod case;
 mod delay_box;
 mod draw;
+mod family;
 mod network;
 mod others;
 mod peer;
@@ -63,12 +64,11 @@ impl PlantedCases for Drawing {
 
     fn simulated(&self, seed: u64, count: Option<usize>) -> Result<Vec<VirtualCase>, RunError> {
         virtual_time::draw_virtual_cases(seed, count.unwrap_or(USUAL_COUNT))
-            .map_err(RunError::failed)
     }
 
     fn run_all(&self, session: &Session<'_>) -> Result<(), RunError> {
-        let program = std::path::absolute(session.program).map_err(RunError::failed)?;
-        let bench = std::env::current_exe().map_err(RunError::failed)?;
+        let program = std::path::absolute(session.program)?;
+        let bench = std::env::current_exe()?;
         let programs = Programs {
             fullpipe: &program,
             bench: &bench,
@@ -79,7 +79,9 @@ impl PlantedCases for Drawing {
         for seed in &session.seeds {
             let views = JudgedView::OF_KERNEL.into_iter();
             let wanted = views.filter(|view| self.views().contains(view));
-            cases.extend(wanted.flat_map(|view| draw::cases(view, *seed, count)));
+            for view in wanted {
+                cases.extend(draw::cases(view, *seed, count)?);
+            }
         }
         cases.retain(|case| session.includes(Some(case.view), &case.name));
         side_by_side::side_by_side(cases, session.stop, |case| {

@@ -167,7 +167,7 @@ fn result(trial: Trial) -> Option<RemedyResult> {
 
 /// Returns the record of a case whose program printed `document`.
 fn record_of(case: &Case, document: Option<Document>) -> Record {
-    let mut record = Record::new(&case.name, case.view, case.expected, case.path());
+    let mut record = Record::new(&case.name, case.view, &case.expected, case.path());
     record.bandwidth = Some(case.stated_rate());
     record.states_rate = case.states_rate;
     let Some(Document {

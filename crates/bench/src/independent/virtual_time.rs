@@ -5,32 +5,33 @@ use fullpipe_scenario::{FlagError, PathSpec, parse_path_flag};
 use fullpipe_sim::{CrossTraffic, SimulationPlan};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use super::case::{Family, PACKET, SEGMENT, Way};
-use super::draw::draw_way;
+use super::case::{PACKET, SEGMENT};
+use super::family::{Family, Way};
 use crate::judged::{Random, VirtualCase};
+use crate::process::RunError;
 
 /// The families that can be simulated: what path, settings and load plant.
-const FAMILIES: [Family; 20] = [
-    Family::FullLink,
-    Family::SharedWithDatagrams,
-    Family::SharedWithTcp,
-    Family::RandomLoss,
-    Family::Policer,
-    Family::PolicedBbr,
-    Family::ShallowQueue,
-    Family::ReceiveMaximum,
-    Family::ReceiveBuffer,
-    Family::NoScaling,
-    Family::StrippedScale,
-    Family::SendMaximum,
-    Family::OfferedRate,
-    Family::PausingSender,
-    Family::SlowReader,
-    Family::ClosedWindow,
-    Family::MaxPace,
-    Family::BlackHole,
-    Family::ClampedMss,
-    Family::Stalls,
+const FAMILIES: [&str; 20] = [
+    "full-link",
+    "shared-with-datagrams",
+    "shared-with-tcp",
+    "random-loss",
+    "policer",
+    "policed-bbr",
+    "shallow-queue",
+    "receive-maximum",
+    "receive-buffer",
+    "no-scaling",
+    "stripped-scale",
+    "send-maximum",
+    "offered-rate",
+    "pausing-sender",
+    "slow-reader",
+    "closed-window",
+    "max-pace",
+    "black-hole",
+    "clamped-mss",
+    "stalls",
 ];
 
 /// Share of the cases whose connection stays open after the data.
@@ -43,10 +44,16 @@ const LEAD: Span = Span::from_secs(3);
 ///
 /// # Errors
 /// Fails if a path cannot be, which is a mistake in its family.
-pub(crate) fn draw_virtual_cases(seed: u64, count: usize) -> Result<Vec<VirtualCase>, FlagError> {
-    (0..count)
-        .map(|index| VirtualDraw::new(seed, index).into_case(seed, index))
-        .collect()
+pub(crate) fn draw_virtual_cases(seed: u64, count: usize) -> Result<Vec<VirtualCase>, RunError> {
+    let families = Family::read_all()?;
+    let draw = |index: usize| {
+        let name = FAMILIES[index % FAMILIES.len()];
+        let family = families.iter().find(|family| family.name == name);
+        let family = family.ok_or_else(|| RunError::failed("a family is not in the table"))?;
+        let draw = VirtualDraw::new(family.clone(), seed, index);
+        draw.into_case(seed, index).map_err(RunError::failed)
+    };
+    (0..count).map(draw).collect()
 }
 
 /// A case that is being drawn.
@@ -67,15 +74,10 @@ struct VirtualDraw {
 }
 
 impl VirtualDraw {
-    fn new(seed: u64, index: usize) -> Self {
+    fn new(family: Family, seed: u64, index: usize) -> Self {
         let mut random = Random::new(seed.wrapping_mul(1_000_003) ^ (0xF << 32) ^ index as u64);
-        let family = FAMILIES[index % FAMILIES.len()];
-        let way = draw_way(&mut random, family);
-        let control = match family {
-            Family::RandomLoss | Family::ShallowQueue => random.pick(&["reno", "cubic"]),
-            Family::PolicedBbr => "bbr",
-            _ => random.pick(&["reno", "cubic", "bbr"]),
-        };
+        let way = family.draw_way(&mut random);
+        let control = family.draw_control(&mut random);
         let seconds = (way.rtt * 45.0).clamp(6.0, 14.0);
         let queue = random.uniform(0.8, 2.0) * way.bytes();
         Self {
@@ -88,7 +90,7 @@ impl VirtualDraw {
             request: Request {
                 duration: Span::from_secs_f64(seconds),
                 block: ByteCount::ZERO,
-                congestion: Some(control.to_owned()),
+                congestion: Some(control),
                 ..Request::default()
             },
             reads: None,
@@ -143,7 +145,7 @@ impl VirtualDraw {
             expected: expected.to_owned(),
             plan,
             states_rate: self.states_rate,
-            is_rate_asked: self.family != Family::PausingSender,
+            is_rate_asked: self.family.name != "pausing-sender",
             has_silent_tail,
             listed_at,
             rates,
@@ -152,17 +154,17 @@ impl VirtualDraw {
 
     /// Returns the share of the path's rate above which the planted limit was none.
     fn most_share(&self) -> f64 {
-        match self.family {
-            Family::FullLink | Family::ClampedMss => f64::INFINITY,
-            Family::SharedWithDatagrams | Family::SharedWithTcp => 0.7,
-            Family::ShallowQueue => 0.87,
+        match self.family.name.as_str() {
+            "full-link" | "clamped-mss" => f64::INFINITY,
+            "shared-with-datagrams" | "shared-with-tcp" => 0.7,
+            "shallow-queue" => 0.87,
             _ => 0.85,
         }
     }
 
     /// Returns the share that a full path exceeds, which has no limit but its rate.
     fn least_share(&self) -> f64 {
-        if self.family == Family::FullLink {
+        if self.family.name == "full-link" {
             0.7
         } else {
             0.0
@@ -180,20 +182,20 @@ impl VirtualDraw {
 
     /// Plants the limit, and returns its name.
     fn plant_limit(&mut self) -> &'static str {
-        match self.family {
-            Family::SharedWithDatagrams | Family::SharedWithTcp => self.share_link(),
-            Family::RandomLoss => self.lose_packets(),
-            Family::Policer | Family::PolicedBbr => self.police_rate(),
-            Family::ShallowQueue => self.shorten_queue(),
-            Family::ReceiveMaximum | Family::ReceiveBuffer => self.bound_window(),
-            Family::NoScaling | Family::StrippedScale => self.take_scale(),
-            Family::SendMaximum => self.bound_send_buffer(),
-            Family::OfferedRate | Family::PausingSender => self.offer_rate(),
-            Family::SlowReader | Family::ClosedWindow => self.read_slowly(),
-            Family::MaxPace => self.pace_sender(),
-            Family::BlackHole => self.narrow_link(),
-            Family::ClampedMss => self.clamp_segments(),
-            Family::Stalls => self.stall_path(),
+        match self.family.name.as_str() {
+            "shared-with-datagrams" | "shared-with-tcp" => self.share_link(),
+            "random-loss" => self.lose_packets(),
+            "policer" | "policed-bbr" => self.police_rate(),
+            "shallow-queue" => self.shorten_queue(),
+            "receive-maximum" | "receive-buffer" => self.bound_window(),
+            "no-scaling" | "stripped-scale" => self.take_scale(),
+            "send-maximum" => self.bound_send_buffer(),
+            "offered-rate" | "pausing-sender" => self.offer_rate(),
+            "slow-reader" | "closed-window" => self.read_slowly(),
+            "max-pace" => self.pace_sender(),
+            "black-hole" => self.narrow_link(),
+            "clamped-mss" => self.clamp_segments(),
+            "stalls" => self.stall_path(),
             _ => "capacity/link",
         }
     }
@@ -204,8 +206,8 @@ impl VirtualDraw {
         let duration = self.request.duration + LEAD + LEAD;
         let datagrams = BitRate::from_bps_f64(self.random.uniform(0.35, 0.6) * self.way.rate);
         let others = self.random.pick(&[3, 4, 6]);
-        self.cross_traffic = Some(match self.family {
-            Family::SharedWithDatagrams => Request {
+        self.cross_traffic = Some(match self.family.name.as_str() {
+            "shared-with-datagrams" => Request {
                 transport: Transport::Udp,
                 rate: Some(datagrams),
                 block: ByteCount::new(1400),
@@ -250,7 +252,7 @@ impl VirtualDraw {
 
     fn bound_window(&mut self) -> &'static str {
         let window = ByteCount::from_f64(self.window());
-        if self.family == Family::ReceiveMaximum {
+        if self.family.name == "receive-maximum" {
             self.receiver = vec![Change::TcpRmemMax(window.scale_by(1.6))];
             return "receive-window/tcp-rmem-max";
         }
@@ -259,7 +261,7 @@ impl VirtualDraw {
     }
 
     fn take_scale(&mut self) -> &'static str {
-        if self.family == Family::NoScaling {
+        if self.family.name == "no-scaling" {
             let changes = if self.random.chance(0.7) {
                 &mut self.receiver
             } else {
@@ -280,7 +282,7 @@ impl VirtualDraw {
     fn offer_rate(&mut self) -> &'static str {
         let rate = self.goodput_left();
         self.request.rate = Some(rate);
-        let is_steady = self.family == Family::OfferedRate;
+        let is_steady = self.family.name == "offered-rate";
         let pause = if is_steady {
             0.002
         } else {
@@ -297,7 +299,7 @@ impl VirtualDraw {
     }
 
     fn read_slowly(&mut self) -> &'static str {
-        let left = if self.family == Family::SlowReader {
+        let left = if self.family.name == "slow-reader" {
             self.left
         } else {
             self.random.log_uniform(0.005, 0.05)
