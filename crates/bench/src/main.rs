@@ -47,8 +47,7 @@ user and system time of client and server; what the kernel does in interrupts
 is charged to nobody, so the busy time of the whole machine stands next to it,
 and holds whatever else runs here.
 
-iperf3 runs for whole seconds only. riperf3 and xfr are not driven: how they are
-to be called has not been verified.
+iperf3 runs for whole seconds only.
 
 Exit codes: 0 done, whatever came out; 1 of diagnosis: fewer verdicts are right
 than must be, of corpus: there is a finding; 2 the command line is wrong; 3 there is no fullpipe to run, or no

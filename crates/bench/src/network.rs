@@ -133,6 +133,6 @@ fn configure(local: Ipv4Addr, peer: Ipv4Addr, single: bool) -> io::Result<()> {
 
 /// A port that nobody has at the moment.
 pub(crate) fn free_port() -> Result<u16, RunError> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(RunError::failed)?;
-    Ok(listener.local_addr().map_err(RunError::failed)?.port())
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?.port())
 }

@@ -13,7 +13,7 @@ use crate::program::{Tool, Tools};
 const COLUMNS: usize = 80;
 
 /// The version of the document; its fields only grow within one.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// Everything that came out.
 #[derive(Debug, Serialize)]
@@ -32,8 +32,6 @@ pub(crate) struct Heading {
     rounds: usize,
     seconds: f64,
     programs: Vec<ProgramReport>,
-    /// Load engines that this program does not know how to drive, and whether they are here.
-    not_compared: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -63,7 +61,6 @@ impl Heading {
             rounds: effort.rounds,
             seconds: effort.seconds,
             programs,
-            not_compared: not_compared(),
         }
     }
 
@@ -93,28 +90,8 @@ impl Heading {
         for program in &self.programs {
             text += &wrapped(&program.text());
         }
-        text + &wrapped(&format!("not compared: {}", self.not_compared.join(", ")))
+        text
     }
-}
-
-/// Other engines, by the names of their programs.
-fn not_compared() -> Vec<String> {
-    let folders: Vec<_> =
-        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-    let here = |name: &str| folders.iter().any(|folder| folder.join(name).is_file());
-    let others = ["riperf3", "xfr"].map(|name| {
-        (
-            name,
-            if here(name) {
-                "installed, but not driven yet"
-            } else {
-                "absent"
-            },
-        )
-    });
-    others
-        .map(|(name, state)| format!("{name} ({state})"))
-        .into()
 }
 
 impl ProgramReport {

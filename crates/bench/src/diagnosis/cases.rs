@@ -117,9 +117,9 @@ fn one_variant() -> Vec<toml::Table> {
 }
 
 /// The keys of a case.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the table")]
 struct Variant {
     suffix: String,
     mbps: Option<u64>,
@@ -283,7 +283,7 @@ impl PlantedVerdict {
         for variant in &self.variants {
             let mut keys = self.common.clone();
             keys.extend(variant.clone());
-            let variant: Variant = keys.try_into().map_err(RunError::failed)?;
+            let variant: Variant = keys.try_into()?;
             cases.extend(variant.case(spot)?);
         }
         Ok(cases)

@@ -82,7 +82,7 @@ impl PlantedCases for LabCases {
     }
 
     fn run_all(&self, session: &Session<'_>) -> Result<(), RunError> {
-        let scratch = tempfile::tempdir().map_err(RunError::failed)?;
+        let scratch = tempfile::tempdir()?;
         let records = session.judging.record.as_deref();
         if self.capture && records.is_none() {
             let why = "--capture needs --record DIR, where the captures go too";

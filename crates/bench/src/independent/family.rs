@@ -9,6 +9,7 @@ use crate::process::RunError;
 /// A way to limit a transfer; the keys are described in the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the table")]
 pub(crate) struct Family {
     pub(crate) name: String,
     /// Kind and cause that the diagnosis must name.
@@ -107,7 +108,7 @@ impl Family {
             family: Vec<Family>,
         }
         let file = toml::from_str::<File>(include_str!("../../cases/families.toml"));
-        Ok(file.map_err(RunError::failed)?.family)
+        Ok(file?.family)
     }
 
     /// Draws rate and round-trip time until they suit the family.

@@ -111,8 +111,7 @@ impl Network {
     }
 
     fn start_box(&self, plan: &PathPlan, seed: u64) -> Result<DelayBox, RunError> {
-        let opened =
-            File::open(format!("/run/netns/{}box", self.prefix)).map_err(RunError::failed)?;
+        let opened = File::open(format!("/run/netns/{}box", self.prefix))?;
         let delay = Duration::from(plan.rtt) / 2;
         let treatments = plan.loss.map(|loss| Treatment { delay, loss });
         DelayBox::start(
@@ -169,10 +168,7 @@ impl Network {
 }
 
 fn shell(command: &mut Command, script: &str) -> Result<(), RunError> {
-    let output = command
-        .args(["-ec", script])
-        .output()
-        .map_err(RunError::failed)?;
+    let output = command.args(["-ec", script]).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
         Ok(())

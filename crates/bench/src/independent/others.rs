@@ -86,7 +86,7 @@ fn rates(network: &Network, stop: &AtomicBool) -> Result<[f64; 2], RunError> {
             .collect();
         let ended =
             Process::start(&mut network.command(Host::Near, &words))?.finish(TIMEOUT, stop)?;
-        let document: Value = serde_json::from_str(&ended.stdout).map_err(RunError::failed)?;
+        let document: Value = serde_json::from_str(&ended.stdout)?;
         let rate = document["end"]["sum_received"]["bits_per_second"].as_f64();
         rate.ok_or_else(|| RunError::failed("iperf3 does not say what arrived"))
     };

@@ -193,10 +193,9 @@ impl Plan {
     fn named_host(&self, name: &str, drawn: &[f64]) -> Host {
         let is_last_drawn = drawn.last().is_some_and(|last| *last > 0.0);
         match name {
-            "sender" => self.data_sender(),
-            "receiver" => self.data_receiver(),
             "receiver-by-chance" if is_last_drawn => self.data_receiver(),
-            "receiver-by-chance" => self.data_sender(),
+            "sender" | "receiver-by-chance" => self.data_sender(),
+            "receiver" => self.data_receiver(),
             "drawn-router" if is_last_drawn => Host::FarRouter,
             "drawn-router" => Host::NearRouter,
             _ => self.data_router(),
@@ -281,9 +280,10 @@ impl Plan {
                 "tc qdisc add dev host0 root tbf rate {passes:.0}bit burst {saved:.0} limit {limit:.0}"
             );
             // The router behind the bottleneck.
-            let router = match self.downloads {
-                true => Host::NearRouter,
-                false => Host::FarRouter,
+            let router = if self.downloads {
+                Host::NearRouter
+            } else {
+                Host::FarRouter
             };
             self.script(router, shaper);
         } else {
@@ -314,7 +314,7 @@ impl Plan {
             (Host::Near, "host0", shaping(passes), end)
         };
         if !is_policer {
-            self.case.expected = "pacing/qdisc".to_owned();
+            "pacing/qdisc".clone_into(&mut self.case.expected);
         }
         let (is_first, share) = (draw.chance(0.5), draw.uniform(0.2, 0.3));
         let wait = self.seconds(family) * if is_first { 1.0 - share } else { share };
@@ -331,11 +331,11 @@ impl Plan {
         match draw.pick(&["rate", "quota", "reader"]) {
             "quota" if self.case.view == JudgedView::BothEnds => {
                 self.case.quota = Some((Host::Near, Ratio::new(draw.uniform(0.005, 0.015))));
-                self.case.expected = "cpu/stolen".to_owned();
+                "cpu/stolen".clone_into(&mut self.case.expected);
             }
             "reader" if !self.downloads => {
                 self.read_slowly(draw);
-                self.case.expected = "receiver-application/slow-reader".to_owned();
+                "receiver-application/slow-reader".clone_into(&mut self.case.expected);
             }
             _ => {
                 let offered = self.left * self.way.goodput() / f64::from(self.streams);
@@ -390,12 +390,12 @@ impl Plan {
     fn watched_programs(&mut self, family: &Family, seconds: f64, draw: &mut Random) {
         // SSH encrypts, and allows 2 MiB in flight.
         let suits_ssh = self.way.rate < 60e6 && self.way.bytes() < 1e6;
-        let program = match family.small_programs {
-            true => "small",
-            false if suits_ssh => {
-                draw.pick(&["small", "socat", "iperf3", "curl", "nginx", "scp", "rsync"])
-            }
-            false => draw.pick(&["small", "socat", "iperf3", "curl", "nginx"]),
+        let program = if family.small_programs {
+            "small"
+        } else if suits_ssh {
+            draw.pick(&["small", "socat", "iperf3", "curl", "nginx", "scp", "rsync"])
+        } else {
+            draw.pick(&["small", "socat", "iperf3", "curl", "nginx"])
         };
         let [server, client] = match program {
             "socat" | "curl" | "nginx" => self.web_programs(program, seconds),
@@ -455,15 +455,17 @@ impl Plan {
     fn ssh_programs(&self, program: &str) -> [Vec<String>; 2] {
         let there = format!("root@{FAR}:");
         let copy = if program == "scp" {
-            let files = match self.downloads {
-                true => format!("{there}SCRATCH/file /dev/null"),
-                false => format!("SCRATCH/file {there}/dev/null"),
+            let files = if self.downloads {
+                format!("{there}SCRATCH/file /dev/null")
+            } else {
+                format!("SCRATCH/file {there}/dev/null")
             };
             words(&format!("scp -q -P {PORT} {SSH_OPTIONS} {files}"))
         } else {
-            let files = match self.downloads {
-                true => format!("{there}SCRATCH/file SCRATCH/copy"),
-                false => format!("SCRATCH/file {there}SCRATCH/copy"),
+            let files = if self.downloads {
+                format!("{there}SCRATCH/file SCRATCH/copy")
+            } else {
+                format!("SCRATCH/file {there}SCRATCH/copy")
             };
             let mut copy = words("rsync --inplace --whole-file -e");
             copy.push(format!("ssh -p {PORT} {SSH_OPTIONS}"));
@@ -479,9 +481,10 @@ impl Plan {
             None => format!("--time {}", seconds + 3.0),
         };
         let (sender, receiver) = (&self.peer.sender, &self.peer.receiver);
-        let (serve, call, far, near) = match self.downloads {
-            true => ("offer", "fetch", sender, receiver),
-            false => ("take", "send", receiver, sender),
+        let (serve, call, far, near) = if self.downloads {
+            ("offer", "fetch", sender, receiver)
+        } else {
+            ("take", "send", receiver, sender)
         };
         let server = words(&format!("BENCH peer {serve} {PORT}"));
         let client = words(&format!("BENCH peer {call} {FAR}:{PORT}"));
@@ -492,9 +495,10 @@ impl Plan {
     /// Returns the flag that states the rate of the path, if the user does.
     fn bandwidth(&self) -> Vec<String> {
         let rate = self.case.stated_rate().bps();
-        match self.case.states_rate {
-            true => words(&format!("--bandwidth {rate}")),
-            false => Vec::new(),
+        if self.case.states_rate {
+            words(&format!("--bandwidth {rate}"))
+        } else {
+            Vec::new()
         }
     }
 }

@@ -70,7 +70,7 @@ impl Programs<'_> {
             network.shell(*host, script)?;
         }
         let quota = case.quota.map(|(_, share)| Quota::make(share));
-        let quota = quota.transpose().map_err(RunError::failed)?;
+        let quota = quota.transpose()?;
         let wrap = |host: Host| match (&quota, case.quota) {
             (Some(quota), Some((held, _))) if held == host => quota.wrap(),
             _ => Vec::new(),

@@ -17,7 +17,7 @@ use super::record::Record;
 use super::score::{harm_text, is_enough, score_text};
 use super::simulated::VirtualCase;
 use super::view::{JudgedView, Judgement};
-use crate::process::RunError;
+use crate::process::{RunError, check_interrupt};
 use crate::{INTERRUPTED, LACKING, say};
 
 /// Share of a transfer's time after which the last listing of a recorded sender is taken.
@@ -104,7 +104,7 @@ impl Session<'_> {
     pub(crate) fn end_case(&self, name: &str, outcome: Result<Record, RunError>) {
         let written = outcome.and_then(|record| {
             if let Some(folder) = &self.judging.record {
-                record.write(folder).map_err(RunError::failed)?;
+                record.write(folder)?;
             }
             Ok(record)
         });
@@ -211,9 +211,9 @@ impl Judging {
         }
         plan.retain(|case| session.includes(None, &case.name));
         let (views, stop) = (cases.views(), session.stop);
-        let judged = map_in_parallel(&plan, |_, case| match stop.load(Ordering::Relaxed) {
-            true => Err(RunError::Interrupted),
-            false => case.judge(views, stop),
+        let judged = map_in_parallel(&plan, |_, case| {
+            check_interrupt(stop)?;
+            case.judge(views, stop)
         });
         let mut all = JudgedCases::default();
         for judged in judged {
@@ -221,7 +221,7 @@ impl Judging {
                 continue;
             };
             if let Some(folder) = &self.record {
-                record.write(folder).map_err(RunError::failed)?;
+                record.write(folder)?;
             }
             let wrong = judged.iter().filter(|one| !one.is_right());
             wrong.for_each(|one| say(false, &one.marked_line()));
@@ -280,10 +280,7 @@ impl JudgedCases {
             let unstated = counted().flat_map(|one| one.judged_from(&REQUIRED_VIEWS, None));
             let unstated: Vec<Judgement> = unstated.collect();
             let score = score_text(&unstated);
-            text += &format!(
-                "\nThe same without a stated bandwidth\n{score}{}",
-                misses_text(self)
-            );
+            text = text + "\nThe same without a stated bandwidth\n" + &score + &misses_text(self);
             if !is_enough(&self.judged) || !is_enough(&unstated) {
                 code = ExitCode::FAILURE;
             }
@@ -309,14 +306,14 @@ fn misses_text(cases: &JudgedCases) -> String {
 
 /// Reads every file of `folder` whose name ends in `.json`, sorted by path.
 fn read_records(folder: &Path) -> Result<Vec<Record>, RunError> {
-    let entries = fs::read_dir(folder).map_err(RunError::failed)?;
+    let entries = fs::read_dir(folder)?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.extension().is_some_and(|ending| ending == "json"))
         .collect();
     files.sort();
     let read = |path: &PathBuf| {
-        let text = fs::read(path).map_err(RunError::failed)?;
+        let text = fs::read(path)?;
         serde_json::from_slice(&text)
             .map_err(|error| RunError::Failed(format!("{}: {error}", path.display())))
     };

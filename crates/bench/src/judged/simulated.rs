@@ -3,6 +3,7 @@
 
 use std::io::{self, Cursor};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use fullpipe_diagnose::diagnose;
@@ -42,6 +43,9 @@ pub(crate) struct VirtualCase {
     /// Rates between which the planted limit can have been the limit.
     pub(crate) rates: [BitRate; 2],
 }
+
+/// A simulated transfer, and the captures of both ends, if they are judged.
+type SimulatedTransfer = (Measurement, Option<[Vec<u8>; 2]>);
 
 /// A transfer, and the verdicts of every view.
 pub(crate) type JudgedTransfer = (Record, Vec<Judgement>);
@@ -87,7 +91,7 @@ impl VirtualCase {
         &self,
         views: &[JudgedView],
         stop: &AtomicBool,
-    ) -> Result<(Measurement, Option<[Vec<u8>; 2]>), ExperimentError> {
+    ) -> Result<SimulatedTransfer, ExperimentError> {
         let plan = self.plan.clone();
         if views.iter().any(|view| view.is_of_captures()) {
             let (measurement, files) = simulate_captured(plan, Interrupt(stop))?;
@@ -143,7 +147,7 @@ impl VirtualCase {
             std::fs::write(path, file)?;
         }
         let explained = ExplainedTransfers::of_test(measurement);
-        let paths = paths.each_ref().map(|path| path.as_path());
+        let paths = paths.each_ref().map(PathBuf::as_path);
         Ok(judge_captures(
             &record.judgement(),
             paths,
