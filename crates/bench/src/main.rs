@@ -165,7 +165,7 @@ fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
     let mut report = Report::new(heading);
     let interrupted = cases(cli).into_iter().any(|case| {
         say(cli.json, &format!("\n{}", case_head(case)));
-        let _awake = (keeps_awake && !case.decides_on_sleep()).then(AwakeProcessors::keep_awake);
+        let _awake = keeps_awake.then(AwakeProcessors::keep_awake);
         let outcome = case.run(effort, &tools, stop);
         say(cli.json, &outcome_text(&outcome));
         let interrupted = outcome.interrupted;
