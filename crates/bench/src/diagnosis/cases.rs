@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use fullpipe_lab::Host;
 use fullpipe_model::predict;
 use fullpipe_record::{
     Buffer, Change, Direction, HostSettings, LegalVerdict, Limit, Path, Request, Writer,
@@ -36,7 +35,7 @@ pub(crate) struct Case {
     /// The load.
     pub(crate) request: Request,
     /// The plant, where path, settings and load do not plant the limit.
-    pub(crate) plant: Plant,
+    pub(crate) plant: Option<Plant>,
 }
 
 /// Cases of a short bench: one of each kind, and a middlebox.
@@ -69,7 +68,7 @@ impl Case {
     /// Returns whether it has nothing that virtual time lacks: no processor, and nothing that is
     /// planted in a host.
     pub(crate) fn is_modelled(&self) -> bool {
-        self.plant == Plant::InPlan && self.expected.limit_kind() != Limit::Cpu
+        self.plant.is_none() && self.expected.limit_kind() != Limit::Cpu
     }
 
     /// Returns whether a short bench runs it.
@@ -148,38 +147,7 @@ struct Variant {
     writer: Option<Writer>,
     rx_copy: bool,
     sendfile: bool,
-    plant: Option<PlannedPlant>,
-}
-
-/// A plant as the file has it: whose program, and its call or command.
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum PlannedPlant {
-    SlowCall(PlanHost, String),
-    BusyCall(PlanHost, String),
-    SlowFile(PlanHost),
-    Quota(PlanHost, String),
-    Prepared(PlanHost, String),
-    /// Other connections under way.
-    CrossTraffic(u16),
-    Iperf2,
-    SshChannel,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum PlanHost {
-    Sender,
-    Receiver,
-}
-
-impl From<PlanHost> for Host {
-    fn from(host: PlanHost) -> Self {
-        match host {
-            PlanHost::Sender => Self::Sender,
-            PlanHost::Receiver => Self::Receiver,
-        }
-    }
+    plant: Option<Plant>,
 }
 
 /// A path that a limit is planted on, in Mbit/s and milliseconds.
@@ -195,6 +163,31 @@ const LEFT_BY_CHANCE: f64 = 0.2;
 const WHOLE_PROCESSOR: BitRate = BitRate::from_mbps(40);
 /// Share of a quota that samples and the calls themselves take.
 const QUOTA_OVERHEAD: f64 = 0.01;
+
+impl Case {
+    /// Returns the rate that the limit leaves.
+    fn rate_left(&self) -> BitRate {
+        self.path.forward.rate.unwrap_or_default().scale_by(LEFT)
+    }
+
+    /// Returns the time that something must take of each block, so that the program moves what the
+    /// limit leaves: of each stream, or with `is_alone` of all together.
+    pub(crate) fn time_of_block(&self, is_alone: bool) -> Span {
+        let streams = if is_alone { 1 } else { self.request.streams };
+        let part = self.rate_left().scale_by(1.0 / f64::from(streams));
+        part.time_for(self.request.block)
+    }
+
+    /// Returns the share of a processor that leaves so much of a program's rate, and the time of
+    /// its work on a block with the whole processor.
+    pub(crate) fn quota(&self) -> (Ratio, Span) {
+        let share = self.rate_left().relative_to(WHOLE_PROCESSOR) + QUOTA_OVERHEAD;
+        (
+            Ratio::new(share),
+            WHOLE_PROCESSOR.time_for(self.request.block),
+        )
+    }
+}
 
 impl Way {
     fn rate(self) -> BitRate {
@@ -319,9 +312,11 @@ impl Variant {
         }
         self.change_hosts(&mut case, spot);
         self.change_request(&mut case.request, spot);
-        case.plant = match &self.plant {
-            Some(plant) => plant.at(spot, &case.request)?,
-            None => Plant::InPlan,
+        case.plant = match self.plant {
+            Some(Plant::Prepared(host, command)) => {
+                Some(Plant::Prepared(host, spot.filled(&command)?))
+            }
+            plant => plant,
         };
         Ok(Some(case))
     }
@@ -376,49 +371,6 @@ impl Variant {
     }
 }
 
-impl PlannedPlant {
-    fn at(&self, spot: Spot<'_>, request: &Request) -> Result<Plant, RunError> {
-        let rate = spot.way.rate();
-        // Of each block, which something makes longer.
-        let slow = rate.scale_by(spot.left).time_for(request.block);
-        let busy = rate.scale_by(LEFT).time_for(request.block);
-        Ok(match self {
-            Self::SlowCall(host, call) => Plant::SlowCall {
-                host: (*host).into(),
-                call: call.clone(),
-                by: slow,
-            },
-            Self::BusyCall(host, call) => Plant::BusyCall {
-                host: (*host).into(),
-                call: call.clone(),
-                by: busy,
-            },
-            Self::SlowFile(host) => Plant::SlowFile {
-                host: (*host).into(),
-                by: slow,
-            },
-            Self::Quota(host, call) => Plant::Quota {
-                host: (*host).into(),
-                share: Ratio::new(
-                    rate.scale_by(LEFT).relative_to(WHOLE_PROCESSOR) + QUOTA_OVERHEAD,
-                ),
-                call: call.clone(),
-                by: WHOLE_PROCESSOR.time_for(request.block),
-            },
-            Self::Prepared(host, command) => Plant::Prepared {
-                host: (*host).into(),
-                command: spot.filled(command)?,
-            },
-            Self::CrossTraffic(streams) => Plant::CrossTraffic(Request {
-                streams: *streams,
-                ..request.clone()
-            }),
-            Self::Iperf2 => Plant::Iperf2,
-            Self::SshChannel => Plant::SshChannel,
-        })
-    }
-}
-
 impl Spot<'_> {
     /// Returns a transfer over the bare way that fills it: every buffer is large enough.
     fn bare(self, suffix: &str) -> Result<Case, RunError> {
@@ -458,7 +410,7 @@ impl Spot<'_> {
                 direction,
                 ..Request::default()
             },
-            plant: Plant::InPlan,
+            plant: None,
         })
     }
 
@@ -603,7 +555,7 @@ fn many(planted: &PlantedVerdict, spot: Spot<'_>) -> Result<Vec<Case>, RunError>
     cases.retain(|case| {
         let is_one = matches!(
             case.plant,
-            Plant::SlowFile { .. } | Plant::Iperf2 | Plant::CrossTraffic(_)
+            Some(Plant::SlowFile(_) | Plant::Iperf2 | Plant::CrossTraffic(_))
         );
         case.request.streams == STREAMS && case.request.writer != Writer::Blocking && !is_one
     });
@@ -701,7 +653,9 @@ mod tests {
     fn an_ssh_channel_leaves_much_of_its_path() {
         let host = HostSettings::of_linux_6_18();
         let all = cases(1).unwrap();
-        let over_ssh = all.iter().filter(|case| case.plant == Plant::SshChannel);
+        let over_ssh = all
+            .iter()
+            .filter(|case| case.plant == Some(Plant::SshChannel));
         assert_eq!(over_ssh.clone().count(), 3);
         for case in over_ssh {
             let carried = predict(&case.path, &host, &host, &case.request)
@@ -739,7 +693,7 @@ mod tests {
             // other ceilings alone.
             if matches!(
                 case.plant,
-                Plant::Iperf2 | Plant::CrossTraffic(_) | Plant::Prepared { .. }
+                Some(Plant::Iperf2 | Plant::CrossTraffic(_) | Plant::Prepared(..))
             ) {
                 continue;
             }

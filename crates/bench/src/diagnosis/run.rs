@@ -65,10 +65,10 @@ impl Runner<'_> {
     /// # Errors
     /// If it could not be planted, or nothing was measured.
     pub(crate) fn run(&self, case: &Case) -> Result<Record, RunError> {
-        check_tools(&case.plant)?;
+        check_tools(case.plant.as_ref())?;
         // Dropped last: a control group goes only when the lab's programs have left it.
-        let quota = quota(&case.plant)?;
-        let wrap = self.wrap(&case.plant, quota.as_ref())?;
+        let quota = quota(case)?;
+        let wrap = self.wrap(case, quota.as_ref())?;
         let changes = [case.sender.clone(), case.receiver.clone()];
         let lab = lab::start(case.path.clone(), changes, Backend::default())?;
         let scene = Scene {
@@ -82,7 +82,7 @@ impl Runner<'_> {
         let mut record = scene.observe(&case.request, captures)?;
         record.judge_again();
         // No change of a host or of our own load is a remedy for another program's window.
-        if self.prove && case.plant != Plant::SshChannel {
+        if self.prove && case.plant != Some(Plant::SshChannel) {
             record.remedy_result = scene.prove(&record)?;
         }
         record.thin_samples();
@@ -97,22 +97,21 @@ impl Runner<'_> {
     /// The words before the program of an end that is held back, and which end that is.
     fn wrap(
         &self,
-        plant: &Plant,
+        case: &Case,
         quota: Option<&Quota>,
     ) -> Result<Option<(Host, Vec<String>)>, RunError> {
-        Ok(match plant {
-            Plant::SlowCall { host, call, by } => Some((*host, slowed(call, *by))),
-            Plant::SlowFile { host, by } => Some((*host, slowed(file_call(*host), *by))),
-            Plant::BusyCall { host, call, by } => Some((*host, self.busy(call, *by)?)),
-            Plant::Quota { host, call, by, .. } => match quota {
-                Some(quota) => Some((*host, [quota.wrap(), self.busy(call, *by)?].concat())),
-                None => None,
-            },
-            Plant::InPlan
-            | Plant::Prepared { .. }
-            | Plant::CrossTraffic(_)
-            | Plant::Iperf2
-            | Plant::SshChannel => None,
+        let slow = case.time_of_block(false);
+        Ok(match &case.plant {
+            Some(Plant::SlowCall(host, call)) => Some((*host, slowed(call, slow))),
+            Some(Plant::SlowFile(host)) => Some((*host, slowed(file_call(*host), slow))),
+            Some(Plant::BusyCall(host, call)) => {
+                Some((*host, self.busy(call, case.time_of_block(true))?))
+            }
+            Some(Plant::Quota(host, call)) => {
+                let enter = quota.map(Quota::wrap).unwrap_or_default();
+                Some((*host, [enter, self.busy(call, case.quota().1)?].concat()))
+            }
+            _ => None,
         })
     }
 
@@ -122,15 +121,15 @@ impl Runner<'_> {
     }
 }
 
-fn check_tools(plant: &Plant) -> Result<(), RunError> {
+fn check_tools(plant: Option<&Plant>) -> Result<(), RunError> {
     match plant {
-        Plant::SlowCall { .. } | Plant::SlowFile { .. } => {
+        Some(Plant::SlowCall(..) | Plant::SlowFile(_)) => {
             let asked = Command::new("strace").arg("-V").output();
             asked
                 .map(drop)
                 .map_err(|error| not_planted(format!("strace: {error}")))
         }
-        Plant::SshChannel => ssh::check_programs().map_err(not_planted),
+        Some(Plant::SshChannel) => ssh::check_programs().map_err(not_planted),
         _ => Ok(()),
     }
 }
@@ -140,13 +139,11 @@ fn not_planted(why: impl std::fmt::Display) -> RunError {
     RunError::Failed(format!("it cannot be planted here: {why}"))
 }
 
-fn quota(plant: &Plant) -> Result<Option<Quota>, RunError> {
-    let Plant::Quota { share, .. } = plant else {
-        return Ok(None);
-    };
-    let made =
-        Quota::make(*share).map_err(|error| not_planted(format!("no control group: {error}")))?;
-    Ok(Some(made))
+fn quota(case: &Case) -> Result<Option<Quota>, RunError> {
+    let is_held = matches!(case.plant, Some(Plant::Quota(..)));
+    let made = is_held.then(|| Quota::make(case.quota().0));
+    made.transpose()
+        .map_err(|error| not_planted(format!("no control group: {error}")))
 }
 
 /// A lab with a limit planted in it.
@@ -161,8 +158,8 @@ struct Scene<'s> {
 impl Scene<'_> {
     fn prepare(&self) -> Result<(), RunError> {
         let (host, command) = match &self.case.plant {
-            Plant::Prepared { host, command } => (*host, command.clone()),
-            Plant::SshChannel => (Host::Sender, self.route()),
+            Some(Plant::Prepared(host, command)) => (*host, command.clone()),
+            Some(Plant::SshChannel) => (Host::Sender, self.route()),
             _ => return Ok(()),
         };
         let arguments = ["-c".to_owned(), command];
@@ -231,7 +228,7 @@ impl Scene<'_> {
             ..
         } = self.case;
         let view = match plant {
-            Plant::SshChannel => JudgedView::Watched,
+            Some(Plant::SshChannel) => JudgedView::Watched,
             _ => JudgedView::BothEnds,
         };
         let mut record = Record::new(name, view, expected.name(), path.clone());
@@ -242,7 +239,7 @@ impl Scene<'_> {
     fn once(&self, request: &Request) -> Result<Record, RunError> {
         let watch = self.lab.start_watch();
         let watch = watch?;
-        let evidence = if self.case.plant == Plant::SshChannel {
+        let evidence = if self.case.plant == Some(Plant::SshChannel) {
             self.watched(request)?
         } else {
             self.measured(request)?
@@ -317,7 +314,7 @@ impl Scene<'_> {
             &self.lab.host_address(near.peer_host()).to_string(),
             request,
         );
-        if self.case.plant == Plant::Iperf2 {
+        if self.case.plant == Some(Plant::Iperf2) {
             // The server knows clients by what they say, not by the port.
             arguments.extend(["--iperf2", "--port", &PORT.to_string()].map(str::to_owned));
         }
@@ -370,7 +367,7 @@ impl Scene<'_> {
             .chain(flags.iter().copied())
             .map(str::to_owned)
             .collect();
-        if let Plant::SlowFile { host: slow, .. } = self.case.plant
+        if let Some(Plant::SlowFile(slow)) = self.case.plant
             && slow == host
         {
             arguments.extend(self.file_flags(host)?);
@@ -392,7 +389,7 @@ impl Scene<'_> {
 
     /// Starts cross traffic and its server; they end when they are killed.
     fn start_cross_traffic(&self, main: &Request) -> Result<Vec<LabProgram<'_>>, RunError> {
-        let Plant::CrossTraffic(load) = &self.case.plant else {
+        let Some(Plant::CrossTraffic(streams)) = self.case.plant else {
             return Ok(Vec::new());
         };
         let server = self.serve(
@@ -401,7 +398,8 @@ impl Scene<'_> {
         )?;
         let load = Request {
             duration: main.duration + LEAD * 8,
-            ..load.clone()
+            streams,
+            ..self.case.request.clone()
         };
         let mut arguments =
             measure_arguments(&self.lab.host_address(Host::Receiver).to_string(), &load);
