@@ -3,14 +3,13 @@
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueEnum;
-use fullpipe_lab::AwakeProcessors;
 use fullpipe_record::Segmentation;
 
 use crate::comparison::Outcome;
 use crate::network::Joint;
 use crate::program::{Load, Program, Tools, Traffic};
 use crate::throughput::{self, Contestant};
-use crate::{emulated, lab_figures, shallow, start};
+use crate::{emulated, lab_figures, start};
 
 /// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,8 +23,7 @@ pub(crate) enum Case {
     /// One TCP stream against an iperf3 whose receiver does not copy
     SkipRxCopy,
     /// `fullpipe iperf3` at both ends against iperf3 at both ends, over loopback: one TCP stream,
-    /// and datagrams of 1448 bytes as fast as they go; then both again without keeping the
-    /// processors awake
+    /// and datagrams of 1448 bytes as fast as they go
     DropIn,
     /// UDP as fast as it goes over loopback, 1448 bytes a datagram
     Udp,
@@ -35,9 +33,7 @@ pub(crate) enum Case {
     Streams,
     /// Four TCP streams over a pair of devices
     StreamsVeth,
-    /// UDP at 95 Mbit/s through 100 Mbit/s and a queue of 16 packets
-    ShallowQueue,
-    /// One TCP stream over the lab's path, in trains, against a bare loop between two devices
+    /// One TCP stream over the lab's path, in trains, against a pair of devices
     LabTrains,
     /// The same, segment by segment
     LabExact,
@@ -54,7 +50,7 @@ pub(crate) enum Case {
 pub(crate) struct Effort {
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
-    /// True if the processors are kept awake.
+    /// Set if the processors are kept awake.
     pub(crate) keeps_awake: bool,
 }
 
@@ -74,25 +70,16 @@ impl Case {
         help.unwrap_or_default()
     }
 
-    /// Returns whether it decides by itself when the processors are kept awake.
-    pub(crate) fn decides_on_sleep(self) -> bool {
-        self == Self::DropIn
-    }
-
     /// Runs it.
     pub(crate) fn run(self, effort: Effort, tools: &Tools, stop: &AtomicBool) -> Outcome {
         if let (Err(why), false) = (&tools.iperf3.version, self == Self::LabFigures) {
             return Outcome::skipped(&format!("there is nothing to compare with: {why}"));
         }
         let compare = |contestants: Vec<Contestant>, joint, traffic, streams| {
-            let absent: Vec<String> = contestants
-                .iter()
-                .filter_map(|contestant| absent(contestant, tools))
-                .collect();
-            let present: Vec<Contestant> = contestants
-                .into_iter()
-                .filter(|contestant| self::absent(contestant, tools).is_none())
-                .collect();
+            let why_absent = |contestant: &Contestant| absent(contestant, tools);
+            let absent: Vec<String> = contestants.iter().filter_map(why_absent).collect();
+            let mut present = contestants;
+            present.retain(|contestant| why_absent(contestant).is_none());
             let load = Load {
                 traffic,
                 streams,
@@ -101,42 +88,45 @@ impl Case {
             throughput::compare(&present, joint, &load, effort.rounds, tools, stop)
                 .with_notes(absent)
         };
+        let alone = |name: &str, program, flag: &'static str| {
+            let flags = Some(flag).filter(|flag| !flag.is_empty());
+            Contestant::alone(name, program, flags.as_slice())
+        };
+        let (fullpipe, iperf3) = (
+            || alone("fullpipe", Program::Fullpipe, ""),
+            || alone("iperf3", Program::Iperf3, ""),
+        );
+        let all = || vec![fullpipe(), alone("iperf", Program::Iperf2, ""), iperf3()];
+        let (loopback, tcp, flood) = (Joint::Loopback, Traffic::Tcp, Traffic::Flood);
         match self {
-            Self::Tcp => compare(everybody(), Joint::Loopback, Traffic::Tcp, 1),
-            Self::RxCopy => compare(
-                vec![copying(tools), iperf3()],
-                Joint::Loopback,
-                Traffic::Tcp,
-                1,
-            ),
-            Self::Ends => compare(mixed(), Joint::Loopback, Traffic::Tcp, 1),
+            Self::Tcp => compare(all(), loopback, tcp, 1),
+            Self::RxCopy => {
+                let copying = alone("fullpipe --rx-copy", Program::Fullpipe, "--rx-copy");
+                compare(vec![copying, iperf3()], loopback, tcp, 1)
+            }
+            Self::Ends => compare(mixed(), loopback, tcp, 1),
             Self::SkipRxCopy if !tools.iperf3.knows(SKIP_RX_COPY) => Outcome::skipped(&format!(
                 "the iperf3 that is installed has no {SKIP_RX_COPY}"
             )),
-            Self::SkipRxCopy => compare(discarding(), Joint::Loopback, Traffic::Tcp, 1),
-            Self::DropIn => drop_in(effort.keeps_awake, compare),
-            Self::Udp => compare(everybody(), Joint::Loopback, Traffic::Flood, 1),
-            Self::UdpVeth => compare(everybody(), Joint::VethSingle, Traffic::Flood, 1),
-            Self::Streams => compare(everybody(), Joint::Loopback, Traffic::Tcp, 4),
-            Self::StreamsVeth => compare(everybody(), Joint::Veth, Traffic::Tcp, 4),
-            Self::ShallowQueue => shallow::compare(effort.seconds, effort.rounds, tools, stop),
-            Self::LabTrains => emulated::compare(
-                Segmentation::Trains,
-                effort.seconds,
-                effort.rounds,
-                tools,
-                stop,
-            ),
-            Self::LabExact => emulated::compare(
-                Segmentation::Exact,
-                effort.seconds,
-                effort.rounds,
-                tools,
-                stop,
-            ),
-            Self::LabSegmentation => {
-                emulated::compare_segmentation(effort.seconds, effort.rounds, tools, stop)
+            Self::SkipRxCopy => {
+                let skipping = alone("iperf3 --skip-rx-copy", Program::Iperf3, SKIP_RX_COPY);
+                compare(vec![fullpipe(), skipping], loopback, tcp, 1)
             }
+            Self::DropIn => {
+                let drop_in = || vec![alone("fullpipe iperf3", Program::DropIn, ""), iperf3()];
+                let streams = compare(drop_in(), loopback, tcp, 1);
+                if streams.interrupted {
+                    return streams;
+                }
+                streams.followed_by(compare(drop_in(), loopback, flood, 1))
+            }
+            Self::Udp => compare(all(), loopback, flood, 1),
+            Self::UdpVeth => compare(all(), Joint::VethSingle, flood, 1),
+            Self::Streams => compare(all(), loopback, tcp, 4),
+            Self::StreamsVeth => compare(all(), Joint::Veth, tcp, 4),
+            Self::LabTrains => emulated::compare(Segmentation::Trains, effort, tools, stop),
+            Self::LabExact => emulated::compare(Segmentation::Exact, effort, tools, stop),
+            Self::LabSegmentation => emulated::compare_segmentation(effort, tools, stop),
             Self::LabFigures => lab_figures::measure(tools, stop),
             Self::Start => start::compare(tools, stop),
         }
@@ -144,33 +134,6 @@ impl Case {
 }
 
 const SKIP_RX_COPY: &str = "--skip-rx-copy";
-const RX_COPY: &str = "--rx-copy";
-
-fn everybody() -> Vec<Contestant> {
-    vec![
-        fullpipe(&[]),
-        Contestant::alone("iperf", Program::Iperf2, &[]),
-        iperf3(),
-    ]
-}
-
-fn fullpipe(flags: &[&'static str]) -> Contestant {
-    Contestant::alone("fullpipe", Program::Fullpipe, flags)
-}
-
-fn iperf3() -> Contestant {
-    Contestant::alone("iperf3", Program::Iperf3, &[])
-}
-
-/// A `fullpipe` without the flag always copies.
-fn copying(tools: &Tools) -> Contestant {
-    if tools.fullpipe.knows(RX_COPY) {
-        Contestant::alone("fullpipe --rx-copy", Program::Fullpipe, &[RX_COPY])
-    } else {
-        Contestant::alone("fullpipe (no --rx-copy)", Program::Fullpipe, &[])
-    }
-}
-
 fn mixed() -> Vec<Contestant> {
     let between = |name: &str, client, server| Contestant {
         name: name.to_owned(),
@@ -181,43 +144,7 @@ fn mixed() -> Vec<Contestant> {
     vec![
         between("fullpipe to iperf3", Program::Fullpipe, Program::Iperf3),
         between("iperf3 to fullpipe", Program::Iperf3, Program::Fullpipe),
-        iperf3(),
-    ]
-}
-
-fn drop_in(
-    keeps_awake: bool,
-    compare: impl Fn(Vec<Contestant>, Joint, Traffic, u16) -> Outcome,
-) -> Outcome {
-    let in_turn = |outcome: Outcome, kind: &str| {
-        [Traffic::Tcp, Traffic::Flood]
-            .into_iter()
-            .fold(outcome, |outcome, traffic| {
-                if outcome.interrupted {
-                    return outcome;
-                }
-                let contestants = [
-                    ("fullpipe iperf3", Program::DropIn),
-                    ("iperf3", Program::Iperf3),
-                ];
-                let contestants = contestants.map(|(name, program)| {
-                    Contestant::alone(&format!("{name}{kind}"), program, &[])
-                });
-                outcome.followed_by(compare(contestants.into(), Joint::Loopback, traffic, 1))
-            })
-    };
-    let mut outcome = Outcome::default();
-    if keeps_awake {
-        let _awake = AwakeProcessors::keep_awake();
-        outcome = in_turn(outcome, "");
-    }
-    in_turn(outcome, ", ordinary")
-}
-
-fn discarding() -> Vec<Contestant> {
-    vec![
-        fullpipe(&[]),
-        Contestant::alone("iperf3 --skip-rx-copy", Program::Iperf3, &[SKIP_RX_COPY]),
+        between("iperf3", Program::Iperf3, Program::Iperf3),
     ]
 }
 

@@ -1,10 +1,10 @@
 //! Contestants in turn, round after round, and what comes out.
 
-use fullpipe_units::median;
+use fullpipe_stats::paired_difference;
+use fullpipe_units::{Ratio, median};
 use serde::Serialize;
 
 use crate::process::RunError;
-use crate::statistics::{Ratio, quantile, ratio};
 
 /// A quantity that is measured in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -34,7 +34,15 @@ pub(crate) struct Row {
     pub(crate) p90: Option<f64>,
     pub(crate) largest: Option<f64>,
     /// Against the last contestant of the case, round by round.
-    pub(crate) ratio: Option<Ratio>,
+    pub(crate) ratio: Option<RatioInterval>,
+}
+
+/// A ratio with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct RatioInterval {
+    pub(crate) estimate: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
 }
 
 /// One quantity of all contestants.
@@ -169,24 +177,37 @@ fn table(
 
 fn row(contestant: String, values: Vec<Option<f64>>, baseline: Option<&Vec<Option<f64>>>) -> Row {
     let known: Vec<f64> = values.iter().copied().flatten().collect();
-    let ratios = |baseline: &Vec<Option<f64>>| -> Vec<f64> {
-        let pairs = values
-            .iter()
-            .zip(baseline)
-            .filter_map(|(value, base)| value.zip(*base));
-        pairs
-            .filter(|(_, base)| *base > 0.0)
-            .map(|(value, base)| value / base)
-            .collect()
-    };
     Row {
         median: median(known.clone()),
         p90: quantile(&known, 0.9),
         largest: quantile(&known, 1.0),
-        ratio: baseline.and_then(|baseline| ratio(&ratios(baseline))),
+        ratio: baseline.and_then(|baseline| ratio_of_rounds(&values, baseline)),
         contestant,
         values,
     }
+}
+
+/// Returns the ratio to `baseline` of the rounds that both have.
+fn ratio_of_rounds(values: &[Option<f64>], baseline: &[Option<f64>]) -> Option<RatioInterval> {
+    let rounds = baseline.iter().zip(values);
+    let pairs: Vec<(Ratio, Ratio)> = rounds
+        .filter_map(|(base, value)| Some((Ratio::new((*base)?), Ratio::new((*value)?))))
+        .collect();
+    let difference = paired_difference(&pairs)?;
+    Some(RatioInterval {
+        estimate: difference.ratio.get(),
+        low: difference.low.get(),
+        high: difference.high.get(),
+    })
+}
+
+/// Returns the smallest value that a share of `share` of all values does not exceed (nearest rank);
+/// `None` of nothing.
+pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (share * values.len() as f64).ceil() as usize;
+    sorted.get(rank.saturating_sub(1)).copied()
 }
 
 #[cfg(test)]
@@ -213,7 +234,7 @@ mod tests {
         let rows = &outcome.tables[0].rows;
         assert_eq!(rows[1].values, [Some(2.0), Some(2.0)]);
         assert!(
-            (rows[0].ratio.unwrap().median - 1.0 / 3.0).abs() < 1e-12 && rows[2].ratio.is_none(),
+            (rows[0].ratio.unwrap().estimate - 1.0 / 3.0).abs() < 1e-9 && rows[2].ratio.is_none(),
             "{rows:?}"
         );
     }
@@ -240,10 +261,8 @@ mod tests {
         assert_eq!(rows[0].values, [Some(1.0), Some(4.0), Some(5.0)]);
         assert_eq!(rows[1].values, [Some(3.0), None, Some(7.0)]);
         let ratio = rows[0].ratio.unwrap();
-        assert!(
-            (ratio.median - f64::midpoint(1.0 / 3.0, 5.0 / 7.0)).abs() < 1e-12,
-            "of two rounds: {ratio:?}"
-        );
+        let of_two_rounds = (5.0_f64 / 21.0).sqrt();
+        assert!((ratio.estimate - of_two_rounds).abs() < 1e-9, "{ratio:?}");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! their way.
 
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 use fullpipe_lab::{Backend, Lab, PathMeter};
 use fullpipe_record::PathStatus;
@@ -12,10 +11,10 @@ use serde_json::Value;
 
 use crate::comparison::Outcome;
 use crate::lab;
-use crate::network::{Joint, Network, free_port};
-use crate::process::{Process, RunError};
+use crate::network::{Joint, Network};
+use crate::process::RunError;
 use crate::program::{Load, Program, Tools, Traffic};
-use crate::shallow::watched;
+use crate::throughput::{self, Contestant};
 
 /// Round-trip times of the paths, in milliseconds.
 const DELAYS: [u64; 4] = [1, 10, 100, 300];
@@ -40,8 +39,6 @@ const IDLE: Load = Load {
 /// stays empty.
 const NEARLY_FULL: u16 = 930;
 
-const TIMEOUT: Duration = Duration::from_secs(10);
-
 /// All figures, a line each.
 pub(crate) fn measure(tools: &Tools, stop: &AtomicBool) -> Outcome {
     let mut lines = Vec::new();
@@ -58,7 +55,9 @@ pub(crate) fn measure(tools: &Tools, stop: &AtomicBool) -> Outcome {
 }
 
 fn figures(tools: &Tools, stop: &AtomicBool, lines: &mut Vec<String>) -> Result<(), RunError> {
-    let veth = round_trips(&over_veth(tools, stop)?)?;
+    let network = Network::make(Joint::Veth)?;
+    let alone = Contestant::alone("", Program::Fullpipe, &[]);
+    let veth = round_trips(&throughput::run(&alone, &network, &IDLE, tools, stop)?.stdout)?;
     lines.push(format!(
         "idle, plain veth: round trips p50 {}, p90 {}",
         veth[0], veth[1]
@@ -89,9 +88,9 @@ fn idle(
     stop: &AtomicBool,
 ) -> Result<String, RunError> {
     let lab = started(&format!("rate=1Gbit/s,rtt={delay}ms"))?;
-    let mut meter = PathMeter::start(&lab).map_err(RunError::failed)?;
-    let ended = watched(&lab, Program::Fullpipe, &IDLE, tools, stop, &mut || Ok(()))?;
-    let late = meter.read().map_err(RunError::failed)?.forward;
+    let mut meter = PathMeter::start(&lab)?;
+    let ended = lab::measure(&lab, &IDLE, tools, stop, &mut || Ok(()))?;
+    let late = meter.read()?.forward;
     let [median, p90] = round_trips(&ended.stdout)?;
     let above = |time: Span, veth: Span| time.saturating_sub(veth + Span::from_millis(delay));
     let [late_median, late_p90] =
@@ -108,9 +107,10 @@ fn idle(
 fn backlogged(rate: u64, load: Load, tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let lab = started(&format!("rate={rate}Mbit/s,rtt=10ms,queue=200ms"))?;
     let mut seen = Vec::new();
-    let mut meter = PathMeter::start(&lab).map_err(RunError::failed)?;
-    watched(&lab, Program::Fullpipe, &load, tools, stop, &mut || {
-        note(&mut meter, &mut seen)
+    let mut meter = PathMeter::start(&lab)?;
+    lab::measure(&lab, &load, tools, stop, &mut || {
+        seen.push(meter.read()?);
+        Ok(())
     })?;
     let link = BitRate::from_mbps(rate);
     let Some(sent) = while_waiting(&seen) else {
@@ -144,14 +144,14 @@ fn memory(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     let lab = started("rate=1Gbit/s,rtt=300ms,queue=64MiB")?;
     let before = resident()?;
     let mut largest = (ByteCount::ZERO, ByteCount::ZERO);
-    let mut meter = PathMeter::start(&lab).map_err(RunError::failed)?;
+    let mut meter = PathMeter::start(&lab)?;
     let load = Load {
         traffic: Traffic::Paced(NEARLY_FULL),
         streams: 1,
         seconds: 4.0,
     };
-    watched(&lab, Program::Fullpipe, &load, tools, stop, &mut || {
-        let forward = meter.read().map_err(RunError::failed)?.forward;
+    lab::measure(&lab, &load, tools, stop, &mut || {
+        let forward = meter.read()?.forward;
         let propagating = forward.propagating + forward.queue;
         largest = (
             largest.0.max(propagating),
@@ -166,35 +166,15 @@ fn memory(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
     ))
 }
 
-fn note(meter: &mut PathMeter<'_>, seen: &mut Vec<PathStatus>) -> Result<(), RunError> {
-    seen.push(meter.read().map_err(RunError::failed)?);
-    Ok(())
-}
-
 /// Memory of this process that is not swapped out.
 fn resident() -> Result<ByteCount, RunError> {
-    let text = std::fs::read_to_string("/proc/self/statm").map_err(RunError::failed)?;
+    let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages: Option<u64> = text
         .split_whitespace()
         .nth(1)
         .and_then(|pages| pages.parse().ok());
     let pages = pages.ok_or_else(|| RunError::failed("/proc/self/statm has no second number"))?;
     Ok(ByteCount::new(pages * rustix::param::page_size() as u64))
-}
-
-/// Returns what `fullpipe measure` writes of an idle pair of devices.
-fn over_veth(tools: &Tools, stop: &AtomicBool) -> Result<String, RunError> {
-    let network = Network::make(Joint::Veth)?;
-    let (address, port) = (network.server_address(), free_port()?);
-    let mut server = Program::Fullpipe.server(tools, address, port, IDLE.traffic);
-    network.place_server(&mut server)?;
-    let mut server = Process::start(&mut server)?;
-    server.wait_for_port(Program::Fullpipe.port(port, IDLE.traffic), TIMEOUT, stop)?;
-    let mut client = Program::Fullpipe.client(tools, address, port, &IDLE, &[]);
-    network.place_client(&mut client)?;
-    let client = Process::start(&mut client)?
-        .finish(Duration::from_secs_f64(IDLE.seconds) + TIMEOUT, stop)?;
-    Ok(client.stdout)
 }
 
 /// Median and 90th percentile of the round trips during the load, which is next to none.
@@ -209,7 +189,7 @@ fn round_trips(document: &str) -> Result<[Span; 2], RunError> {
 }
 
 fn started(path: &str) -> Result<Lab, RunError> {
-    lab::start(lab::path_of(path)?, Backend::default())
+    lab::start(lab::path_of(path)?, Default::default(), Backend::default())
 }
 
 #[cfg(test)]

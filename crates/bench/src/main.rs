@@ -3,8 +3,6 @@
 //! verdicts against planted limits, and `corpus` against the packets of captures; the exit code of
 //! the first says whether enough are right, that of the last whether anything is wrong.
 
-mod accuracy;
-mod captures;
 mod case;
 mod comparison;
 mod corpus;
@@ -12,23 +10,16 @@ mod diagnosis;
 mod emulated;
 mod figures;
 mod independent;
+mod judged;
 mod lab;
 mod lab_figures;
-mod link_virtual;
 mod machine;
 mod network;
-mod parallel;
 mod process;
 mod program;
-mod records;
-mod relay;
 mod report;
-mod shallow;
 mod start;
-mod statistics;
 mod throughput;
-mod trace;
-mod views;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -42,24 +33,21 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::case::{Case, Effort};
 use crate::corpus::CorpusCheck;
-use crate::diagnosis::Judging;
+use crate::diagnosis::LabCases;
 use crate::independent::{Drawing, Peer};
-use crate::link_virtual::VirtualLink;
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
-use crate::trace::Reading;
 
 const AFTER_HELP: &str = "\
-Each program runs in turn, in reverse order every other round. A ratio is the
-median of the rounds' ratios, with its 95 % interval (bootstrap). CPU time is
+Each program runs in turn, in reverse order every other round. A ratio is that
+of the rounds (Hodges-Lehmann), with its 95 % interval (signed ranks; Student's
+of fewer than six rounds). CPU time is
 user and system time of client and server; what the kernel does in interrupts
 is charged to nobody, so the busy time of the whole machine stands next to it,
 and holds whatever else runs here.
 
-iperf3 runs for whole seconds only. riperf3 and xfr are not driven: how they are
-to be called has not been verified. The path of shallow-queue keeps the
-processors awake whatever is asked for.
+iperf3 runs for whole seconds only.
 
 Exit codes: 0 done, whatever came out; 1 of diagnosis: fewer verdicts are right
 than must be, of corpus: there is a finding; 2 the command line is wrong; 3 there is no fullpipe to run, or no
@@ -106,17 +94,12 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Other {
     /// Hold the diagnosis against transfers with one planted limit each
-    Diagnosis(Judging),
+    Diagnosis(LabCases),
     /// Hold the program against limits drawn from a seed, over paths made by the kernel, with other
     /// programs
     Independent(Drawing),
-    /// Hold verdicts on a folder of captures against the packets themselves, and counts against
-    /// tshark and tcptrace
+    /// Hold verdicts on a folder of captures against the packets themselves
     Corpus(CorpusCheck),
-    /// Compare how fast captures are read, with tcptrace and tshark
-    Trace(Reading),
-    /// Count the packets that one direction of the emulated link carries in virtual time
-    LinkVirtual(VirtualLink),
     /// Send or receive as a program does that nobody tuned
     #[command(hide = true)]
     Peer(Peer),
@@ -132,15 +115,15 @@ fn main() -> ExitCode {
     }
     let cli = Cli::parse();
     let work = |stop: &AtomicBool| match &cli.other {
-        Some(Other::Diagnosis(judging)) => {
-            judging.run(&fullpipe(judging.selection.fullpipe.as_ref()), stop)
+        Some(Other::Diagnosis(cases)) => {
+            let program = fullpipe(cases.judging.fullpipe.as_ref());
+            cases.judging.run(cases, &program, stop)
         }
-        Some(Other::Independent(drawing)) => {
-            drawing.run(&fullpipe(drawing.selection.fullpipe.as_ref()), stop)
+        Some(Other::Independent(cases)) => {
+            let program = fullpipe(cases.judging.fullpipe.as_ref());
+            cases.judging.run(cases, &program, stop)
         }
         Some(Other::Corpus(check)) => check.run(stop),
-        Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
-        Some(Other::LinkVirtual(link)) => link.run(),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };
@@ -182,7 +165,7 @@ fn run(cli: &Cli, stop: &AtomicBool) -> ExitCode {
     let mut report = Report::new(heading);
     let interrupted = cases(cli).into_iter().any(|case| {
         say(cli.json, &format!("\n{}", case_head(case)));
-        let _awake = (keeps_awake && !case.decides_on_sleep()).then(AwakeProcessors::keep_awake);
+        let _awake = keeps_awake.then(AwakeProcessors::keep_awake);
         let outcome = case.run(effort, &tools, stop);
         say(cli.json, &outcome_text(&outcome));
         let interrupted = outcome.interrupted;

@@ -7,13 +7,12 @@ use std::process::Command;
 use std::thread;
 
 use fullpipe_sys::{
-    Ipv4Link, NetNamespace, TunOffload, configure_ipv4, create_veth, enter_before_exec,
-    loopback_up, open_tun, single_segments,
+    Ipv4Link, NetNamespace, configure_ipv4, create_veth, enter_before_exec, loopback_up,
+    single_segments,
 };
 use fullpipe_units::{ByteCount, SegCount};
 
 use crate::process::RunError;
-use crate::relay::Relay;
 
 /// Name of both devices of the pair.
 const DEVICE: &str = "bench0";
@@ -31,8 +30,6 @@ pub(crate) enum Joint {
     /// The same, but trains of segments or datagrams are cut before the device, as for one that
     /// cannot do it.
     VethSingle,
-    /// Two TUN devices and a loop that copies from each to the other.
-    Tun(TunOffload),
 }
 
 /// One of them, ready.
@@ -46,7 +43,6 @@ pub(crate) enum Network {
 pub(crate) struct Pair {
     client: NetNamespace,
     server: NetNamespace,
-    _relay: Option<Relay>,
 }
 
 impl Network {
@@ -107,32 +103,18 @@ impl Pair {
     fn make(joint: Joint) -> io::Result<Self> {
         let server = NetNamespace::create()?;
         let client = NetNamespace::create()?;
-        let single = matches!(joint, Joint::VethSingle | Joint::Tun(TunOffload::Checksums));
-        let relay = if let Joint::Tun(offload) = joint {
-            let at_client = open_tun(DEVICE, offload)?;
-            server.enter()?;
-            let relay = Relay::between([at_client, open_tun(DEVICE, offload)?])?;
-            client.enter()?;
-            Some(relay)
-        } else {
-            create_veth(DEVICE, [&client, &server])?;
-            None
-        };
+        let single = joint == Joint::VethSingle;
+        create_veth(DEVICE, [&client, &server])?;
         configure(CLIENT, SERVER, single)?;
         server.enter()?;
         configure(SERVER, CLIENT, single)?;
-        Ok(Self {
-            client,
-            server,
-            _relay: relay,
-        })
+        Ok(Self { client, server })
     }
 }
 
 /// Sets up the namespace of the calling thread.
 fn configure(local: Ipv4Addr, peer: Ipv4Addr, single: bool) -> io::Result<()> {
     const MTU: ByteCount = ByteCount::new(1500);
-    // What a TUN device cannot hold it drops.
     const TRANSMIT_QUEUE: SegCount = SegCount::new(20_000);
     loopback_up()?;
     if single {
@@ -151,6 +133,6 @@ fn configure(local: Ipv4Addr, peer: Ipv4Addr, single: bool) -> io::Result<()> {
 
 /// A port that nobody has at the moment.
 pub(crate) fn free_port() -> Result<u16, RunError> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(RunError::failed)?;
-    Ok(listener.local_addr().map_err(RunError::failed)?.port())
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?.port())
 }

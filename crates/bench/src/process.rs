@@ -1,12 +1,12 @@
 //! Programs run for a bounded time; none outlives the bench, however it ends.
 
 use std::error::Error;
-use std::fs;
-use std::io::{self, Read};
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_sys::end_with_this_thread;
@@ -17,19 +17,32 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::machine::cpu_time;
 
 /// Why there is no result of a run.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub(crate) enum RunError {
     /// The user stopped the bench.
-    #[error("interrupted")]
     Interrupted,
     /// The reason of the failure, in the program's words if it had some.
-    #[error("{0}")]
     Failed(String),
 }
 
 impl RunError {
-    pub(crate) fn failed(cause: impl Into<Box<dyn Error>>) -> Self {
-        Self::Failed(cause.into().to_string())
+    pub(crate) fn failed(cause: impl fmt::Display) -> Self {
+        Self::Failed(cause.to_string())
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interrupted => f.write_str("interrupted"),
+            Self::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl<E: Error> From<E> for RunError {
+    fn from(error: E) -> Self {
+        Self::failed(error)
     }
 }
 
@@ -43,7 +56,7 @@ const INTERRUPT_POLL_INTERVAL: Timespec = Timespec {
 const ASK_EVERY: Duration = Duration::from_millis(5);
 
 /// More output than any of the programs has for a short run.
-const MAX_OUTPUT: u64 = 16 << 20;
+const MAX_OUTPUT: usize = 16 << 20;
 
 /// Which table of sockets a server appears in, and what state it has there (`st` in
 /// `/proc/net/tcp`).
@@ -57,8 +70,8 @@ pub(crate) enum Port {
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    stdout: Output,
-    stderr: Output,
+    /// Its output, in files that have no name.
+    output: [File; 2],
 }
 
 /// A program that has ended.
@@ -75,23 +88,16 @@ impl Process {
     /// Starts `command`, with nothing to read and its output collected.
     pub(crate) fn start(command: &mut Command) -> Result<Self, RunError> {
         end_with_this_thread(command);
+        let output = [tempfile::tempfile()?, tempfile::tempfile()?];
         command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stdout(output[0].try_clone()?)
+            .stderr(output[1].try_clone()?);
         let name = command.get_program().to_string_lossy().into_owned();
-        let mut child = command
+        let child = command
             .spawn()
             .map_err(|error| RunError::Failed(format!("cannot start {name}: {error}")))?;
-        let (stdout, stderr) = (
-            Output::collect(child.stdout.take()),
-            Output::collect(child.stderr.take()),
-        );
-        Ok(Self {
-            child,
-            stdout,
-            stderr,
-        })
+        Ok(Self { child, output })
     }
 
     /// Processor time that it has used so far.
@@ -101,7 +107,7 @@ impl Process {
 
     /// Returns what it has written to standard output so far.
     pub(crate) fn stdout(&self) -> String {
-        self.stdout.text()
+        read_text(&self.output[0])
     }
 
     /// Waits for its end; kills it after `timeout`, and at once when `stop` is set.
@@ -113,8 +119,8 @@ impl Process {
         self.wait(timeout, stop)?;
         // Only until it is reaped does the kernel report what it used.
         let cpu = self.cpu();
-        let status = self.child.wait().map_err(RunError::failed)?;
-        let (stdout, stderr) = (self.stdout.read_out(), self.stderr.read_out());
+        let status = self.child.wait()?;
+        let [stdout, stderr] = self.output.each_ref().map(read_text);
         Ok(Ended {
             succeeded: status.success(),
             stdout,
@@ -126,7 +132,7 @@ impl Process {
     fn wait(&self, timeout: Duration, stop: &AtomicBool) -> Result<(), RunError> {
         let deadline = Instant::now() + timeout;
         let pid = Pid::from_child(&self.child);
-        let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(RunError::failed)?;
+        let ended = pidfd_open(pid, PidfdFlags::empty())?;
         while poll(
             &mut [PollFd::new(&ended, PollFlags::IN)],
             Some(&INTERRUPT_POLL_INTERVAL),
@@ -165,9 +171,9 @@ impl Process {
         let deadline = Instant::now() + timeout;
         while !done(self) {
             check_interrupt(stop)?;
-            if self.child.try_wait().map_err(RunError::failed)?.is_some() {
+            if self.child.try_wait()?.is_some() {
                 return Err(RunError::Failed(last_words(
-                    &self.stderr.read_out(),
+                    &read_text(&self.output[1]),
                     "ended by itself",
                 )));
             }
@@ -190,7 +196,8 @@ impl Drop for Process {
     }
 }
 
-fn check_interrupt(stop: &AtomicBool) -> Result<(), RunError> {
+/// Fails once the user has stopped the bench.
+pub(crate) fn check_interrupt(stop: &AtomicBool) -> Result<(), RunError> {
     if stop.load(Ordering::Relaxed) {
         Err(RunError::Interrupted)
     } else {
@@ -246,51 +253,12 @@ fn is_socket(line: &str, port: u16, state: &str) -> bool {
     found == state && local.ends_with(&format!(":{port:04X}"))
 }
 
-/// The output of a program, read as it arrives so that it never waits for us.
-#[derive(Debug)]
-struct Output {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Output {
-    fn collect(pipe: Option<impl Read + Send + 'static>) -> Self {
-        let bytes = Arc::<Mutex<Vec<u8>>>::default();
-        let collected = Arc::clone(&bytes);
-        let thread =
-            pipe.map(|pipe| thread::spawn(move || read_all(pipe.take(MAX_OUTPUT), &collected)));
-        Self { bytes, thread }
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
-            .into_owned()
-    }
-
-    /// Of a program that has ended, and so has closed its end.
-    fn read_out(&mut self) -> String {
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-        self.text()
-    }
-}
-
-fn read_all(mut pipe: impl Read, collected: &Mutex<Vec<u8>>) {
-    let mut buffer = [0; 8192];
-    loop {
-        match pipe.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(length) => {
-                collected
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .extend_from_slice(&buffer[..length]);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return,
-        }
-    }
+/// Returns the begin of what a program has written, from the first byte on.
+fn read_text(output: &File) -> String {
+    let written = output.metadata().map_or(0, |file| file.len() as usize);
+    let mut bytes = vec![0; written.min(MAX_OUTPUT)];
+    let length = output.read_at(&mut bytes, 0).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..length]).into_owned()
 }
 
 #[cfg(test)]

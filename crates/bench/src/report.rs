@@ -6,15 +6,14 @@ use fullpipe_units::BitRate;
 use serde::Serialize;
 
 use crate::case::{Case, Effort};
-use crate::comparison::{Outcome, Quantity, Row, Table};
+use crate::comparison::{Outcome, Quantity, RatioInterval, Row, Table};
 use crate::machine::Machine;
 use crate::program::{Tool, Tools};
-use crate::statistics::Ratio;
 
 const COLUMNS: usize = 80;
 
 /// The version of the document; its fields only grow within one.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// Everything that came out.
 #[derive(Debug, Serialize)]
@@ -33,8 +32,6 @@ pub(crate) struct Heading {
     rounds: usize,
     seconds: f64,
     programs: Vec<ProgramReport>,
-    /// Load engines that this program does not know how to drive, and whether they are here.
-    not_compared: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -64,7 +61,6 @@ impl Heading {
             rounds: effort.rounds,
             seconds: effort.seconds,
             programs,
-            not_compared: not_compared(),
         }
     }
 
@@ -94,28 +90,8 @@ impl Heading {
         for program in &self.programs {
             text += &wrapped(&program.text());
         }
-        text + &wrapped(&format!("not compared: {}", self.not_compared.join(", ")))
+        text
     }
-}
-
-/// Other engines, by the names of their programs.
-fn not_compared() -> Vec<String> {
-    let folders: Vec<_> =
-        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
-    let here = |name: &str| folders.iter().any(|folder| folder.join(name).is_file());
-    let others = ["riperf3", "xfr"].map(|name| {
-        (
-            name,
-            if here(name) {
-                "installed, but not driven yet"
-            } else {
-                "absent"
-            },
-        )
-    });
-    others
-        .map(|(name, state)| format!("{name} ({state})"))
-        .into()
 }
 
 impl ProgramReport {
@@ -217,11 +193,13 @@ fn row_text(row: &Row, quantity: Quantity) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-fn ratio_text(ratio: &Ratio) -> String {
-    match ratio.interval {
-        Some([low, high]) => format!("{:.2} × ({low:.2}–{high:.2})", ratio.median),
-        None => format!("{:.2} ×", ratio.median),
-    }
+fn ratio_text(ratio: &RatioInterval) -> String {
+    let RatioInterval {
+        estimate,
+        low,
+        high,
+    } = ratio;
+    format!("{estimate:.2} × ({low:.2}–{high:.2})")
 }
 
 /// Returns what a table is of, in addition to the baseline, which comes last; the first column of
@@ -317,14 +295,14 @@ mod tests {
 
     #[test]
     fn a_table_is_aligned() {
-        let mut starts = [12.0, 30.0].into_iter();
+        let mut starts = [12.0, 30.0, 30.0, 12.0].into_iter();
         let names = ["fullpipe", "iperf3"].map(str::to_owned);
         let quantity = [Quantity::MillisecondsToData];
-        let outcome = alternate(&names, &quantity, 1, |_| {
+        let outcome = alternate(&names, &quantity, 2, |_| {
             Ok(vec![starts.next().unwrap_or_default()])
         });
         let expected = "  until the first byte of data                       p90  ratio (95 %)\n    \
-                        fullpipe                         12.0 ms     12.0 ms  0.40 ×\n    \
+                        fullpipe                         12.0 ms     12.0 ms  0.40 × (0.38–0.42)\n    \
                         iperf3                           30.0 ms     30.0 ms\n";
         assert_eq!(outcome_text(&outcome), expected);
     }

@@ -1,8 +1,8 @@
 //! From the start of a program to its first byte of data, as a relay before the server sees it.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::comparison::{Outcome, Quantity, alternate};
 use crate::figures;
 use crate::network::free_port;
-use crate::process::{Process, RunError};
+use crate::process::{Process, RunError, check_interrupt};
 use crate::program::{Load, Program, Tools, Traffic};
 
 /// Number of starts of each program.
@@ -50,7 +50,7 @@ fn time_to_data(program: Program, tools: &Tools, stop: &AtomicBool) -> Result<Du
     let mut server =
         Process::start(&mut program.server(tools, Ipv4Addr::LOCALHOST, port, load.traffic))?;
     server.wait_for_port(program.port(port, load.traffic), TIMEOUT, stop)?;
-    let relay = Relay::start(port).map_err(RunError::failed)?;
+    let relay = Relay::start(port)?;
     let mut client = program.client(tools, Ipv4Addr::LOCALHOST, relay.port, &load, &[]);
     let began = Instant::now();
     let client = Process::start(&mut client)?;
@@ -89,7 +89,8 @@ impl Relay {
 
     fn first_data(&self, stop: &AtomicBool) -> Result<Instant, RunError> {
         let deadline = Instant::now() + TIMEOUT;
-        loop {
+        while Instant::now() < deadline {
+            check_interrupt(stop)?;
             match self.stamp.recv_timeout(INTERRUPT_POLL_INTERVAL) {
                 Ok(stamp) => return Ok(stamp),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -97,33 +98,38 @@ impl Relay {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if stop.load(Ordering::Relaxed) {
-                return Err(RunError::Interrupted);
-            }
-            if Instant::now() >= deadline {
-                return Err(RunError::Failed(format!(
-                    "it sent no data within {TIMEOUT:?}"
-                )));
-            }
         }
+        Err(RunError::Failed(format!(
+            "it sent no data within {TIMEOUT:?}"
+        )))
     }
 }
 
+/// Joins the control connection to the server, and hands the cookie of the second one over.
 fn forward_two(
     listener: &TcpListener,
     server: SocketAddr,
     found: &Sender<Instant>,
 ) -> io::Result<()> {
-    forward(accept(listener)?, server, |_| {})?;
-    let (mut received, found) = (0, found.clone());
-    forward(accept(listener)?, server, move |length| {
-        let had = received;
-        received += length;
-        if had <= COOKIE && received > COOKIE {
-            // Nobody asks any more once it is too late.
-            let _ = found.send(Instant::now());
-        }
-    })
+    let (client, far) = (accept(listener)?, connect(server)?);
+    let (client_again, far_again) = (client.try_clone()?, far.try_clone()?);
+    thread::spawn(move || io::copy(&mut &client, &mut &far));
+    thread::spawn(move || io::copy(&mut &far_again, &mut &client_again));
+    let (mut client, mut far) = (accept(listener)?, connect(server)?);
+    let mut cookie = [0; COOKIE];
+    client.read_exact(&mut cookie)?;
+    far.write_all(&cookie)?;
+    client.read_exact(&mut [0])?;
+    // Nobody asks any more once it is too late.
+    let _ = found.send(Instant::now());
+    // The client is killed then.
+    io::copy(&mut client, &mut far).map(drop)
+}
+
+fn connect(server: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&server, TIMEOUT)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// The next connection, if it comes in time.
@@ -135,39 +141,9 @@ fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout))? == 0 {
         return Err(io::ErrorKind::TimedOut.into());
     }
-    Ok(listener.accept()?.0)
-}
-
-/// Joins `client` to `server` both ways, on threads that end with either; `seen` learns how much
-/// each read from the client brought.
-fn forward(
-    client: TcpStream,
-    server: SocketAddr,
-    seen: impl FnMut(usize) + Send + 'static,
-) -> io::Result<()> {
-    let server = TcpStream::connect_timeout(&server, TIMEOUT)?;
-    for stream in [&client, &server] {
-        stream.set_nodelay(true)?;
-    }
-    let (client_again, server_again) = (client.try_clone()?, server.try_clone()?);
-    thread::spawn(move || copy(client, server, seen));
-    thread::spawn(move || copy(server_again, client_again, |_| {}));
-    Ok(())
-}
-
-fn copy(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(usize)) {
-    let mut buffer = vec![0; 128 << 10];
-    while let Ok(length) = from.read(&mut buffer) {
-        if length == 0 {
-            break;
-        }
-        seen(length);
-        if to.write_all(&buffer[..length]).is_err() {
-            break;
-        }
-    }
-    let _ = to.shutdown(Shutdown::Write);
-    let _ = from.shutdown(Shutdown::Read);
+    let stream = listener.accept()?.0;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 #[cfg(test)]

@@ -82,6 +82,8 @@ pub(crate) fn compare(
 /// A run, with the processor time that passed meanwhile.
 pub(crate) struct Run {
     pub(crate) figures: Figures,
+    /// Text that the client wrote.
+    pub(crate) stdout: String,
     /// Of client and server.
     cpu: Duration,
     /// Of the whole machine.
@@ -119,7 +121,12 @@ pub(crate) fn run(
     );
     let figures =
         figures::read(contestant.client, &client, &server.stdout()).map_err(RunError::Failed)?;
-    Ok(Run { figures, cpu, busy })
+    Ok(Run {
+        figures,
+        stdout: client.stdout,
+        cpu,
+        busy,
+    })
 }
 
 /// Streams that a server of iperf2 has reported.

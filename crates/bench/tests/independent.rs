@@ -59,7 +59,7 @@ fn a_folder_that_is_none_is_named() {
 }
 
 #[test]
-fn a_simulated_transfer_is_judged_from_seven_views_and_the_same_seed_gives_the_same_verdicts() {
+fn a_simulated_transfer_is_judged_from_nine_views_as_its_seed_has_it() {
     let judge = |seed: &str| {
         text(&independent(&[
             "--virtual",
@@ -80,6 +80,8 @@ fn a_simulated_transfer_is_judged_from_seven_views_and_the_same_seed_gives_the_s
         "CapturedAtSender",
         "CapturedAtReceiver",
         "CapturedAtBoth",
+        "OneListing",
+        "FiveListings",
     ];
     for view in views {
         assert!(

@@ -1,5 +1,6 @@
 //! `bench corpus`: reads every capture of a folder, and prints what is found.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,11 +14,9 @@ use fullpipe_record::{CaptureReport, CapturedTransfer, Limit};
 use fullpipe_trace::{CaptureError, ExplainedTransfers};
 
 use super::contradictions::{FEW_PACKETS, find_contradictions};
-use super::finding::{Finding, FindingKind, summary_text};
-use super::other_readers::{OtherReader, find_differences};
 use super::witness::read_witnesses;
-use crate::parallel::map_in_parallel;
-use crate::statistics::quantile;
+use crate::comparison::quantile;
+use crate::judged::map_in_parallel;
 use crate::{INTERRUPTED, LACKING, say};
 
 /// The captures to read.
@@ -28,9 +27,6 @@ pub(crate) struct CorpusCheck {
     /// Only files whose path contains this
     #[arg(long, default_value = "", value_name = "PATTERN")]
     only: String,
-    /// Ask neither tshark nor tcptrace, which take most of the time
-    #[arg(long)]
-    verdicts_only: bool,
 }
 
 /// What came of one file.
@@ -42,16 +38,14 @@ struct CheckedFile {
     is_capture: bool,
 }
 
-impl CheckedFile {
-    fn add(&mut self, path: &Path, found: impl IntoIterator<Item = (FindingKind, String)>) {
-        let file = path.display().to_string();
-        let findings = found.into_iter().map(|(kind, detail)| Finding {
-            kind,
-            file: file.clone(),
-            detail,
-        });
-        self.findings.extend(findings);
-    }
+/// What is wrong with a verdict.
+#[derive(Debug, Clone)]
+struct Finding {
+    kind: &'static str,
+    /// Path of the capture.
+    file: String,
+    /// The connection, the verdict and the figures, in a line.
+    detail: String,
 }
 
 impl CorpusCheck {
@@ -70,48 +64,36 @@ impl CorpusCheck {
                 return ExitCode::from(LACKING);
             }
         };
-        let readers = self.installed_readers(stop);
         let checked = map_in_parallel(&files, |_, file| {
-            (!stop.load(Ordering::Relaxed)).then(|| check_file(file, &readers, stop))
+            (!stop.load(Ordering::Relaxed)).then(|| check_file(file, stop))
         });
         let checked: Vec<CheckedFile> = checked.into_iter().flatten().collect();
-        let findings: Vec<Finding> = checked
-            .iter()
-            .flat_map(|file| file.findings.clone())
-            .collect();
-        for finding in &findings {
-            say(false, &finding.line());
+        let findings: Vec<&Finding> = checked.iter().flat_map(|file| &file.findings).collect();
+        for Finding { kind, file, detail } in &findings {
+            say(false, &format!("{kind:<22} {file}: {detail}\n"));
         }
-        say(
-            false,
-            &format!("\n{}{}", confidence_text(&checked), summary_text(&findings)),
-        );
-        match () {
-            () if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
-            () if findings.is_empty() => ExitCode::SUCCESS,
-            () => ExitCode::FAILURE,
+        let counts = format!("\n{}{}", confidence_text(&checked), summary_text(&findings));
+        say(false, &counts);
+        match findings.is_empty() {
+            _ if stop.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
         }
     }
+}
 
-    /// Returns the other readers that are there, and says which are not.
-    fn installed_readers(&self, stop: &AtomicBool) -> Vec<OtherReader> {
-        if self.verdicts_only {
-            return Vec::new();
-        }
-        let (present, absent): (Vec<_>, Vec<_>) = OtherReader::ALL
-            .into_iter()
-            .partition(|reader| reader.is_installed(stop));
-        for reader in absent {
-            say(
-                true,
-                &format!(
-                    "{} is not installed: nothing is compared with it\n",
-                    reader.name()
-                ),
-            );
-        }
-        present
+/// Returns the number of findings and of files of each kind, in a line each.
+fn summary_text(findings: &[&Finding]) -> String {
+    let mut by_kind: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for finding in findings {
+        by_kind.entry(finding.kind).or_default().push(&finding.file);
     }
+    let lines = by_kind.into_iter().map(|(kind, mut files)| {
+        let count = files.len();
+        files.dedup();
+        format!("{kind:<22} {count:>6} in {} files\n", files.len())
+    });
+    lines.collect()
 }
 
 /// Returns every file in a folder and in those in it, sorted, whose path contains `only`.
@@ -131,46 +113,28 @@ fn capture_files(folder: &Path, only: &str) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn check_file(path: &Path, readers: &[OtherReader], stop: &AtomicBool) -> CheckedFile {
+fn check_file(path: &Path, stop: &AtomicBool) -> CheckedFile {
+    let judged = catch_unwind(AssertUnwindSafe(|| judge_every_transfer(path, stop)));
     let mut checked = CheckedFile::default();
-    match catch_unwind(AssertUnwindSafe(|| judge_every_transfer(path, stop))) {
+    let found = match judged {
         Ok(Ok(report)) => {
             checked.is_capture = true;
-            checked.confidences = report
-                .transfers
-                .iter()
-                .map(|one| confidence_of(one, &report))
-                .collect();
-            let witnesses = read_witnesses(path).unwrap_or_default();
-            checked.add(path, find_contradictions(&report, &witnesses));
-            let reads = readers
-                .iter()
-                .filter_map(|reader| Some((*reader, reader.read_capture(path, stop)?)));
-            checked.add(
-                path,
-                find_differences(&report, &witnesses, &reads.collect::<Vec<_>>()),
-            );
+            let transfers = report.transfers.iter();
+            checked.confidences = transfers.map(|one| confidence_of(one, &report)).collect();
+            find_contradictions(&report, &read_witnesses(path).unwrap_or_default())
         }
-        Ok(Err(error)) => {
-            for reader in readers {
-                let read = reader
-                    .read_capture(path, stop)
-                    .filter(|read| !read.is_empty());
-                let why = read.map(|read| {
-                    format!(
-                        "{} reads {} pairs of ends: {error}",
-                        reader.name(),
-                        read.len()
-                    )
-                });
-                checked.add(path, why.map(|why| (FindingKind::NotRead, why)));
-            }
-        }
-        Err(_) => checked.add(
-            path,
-            [(FindingKind::Panic, "reading or judging panicked".to_owned())],
-        ),
-    }
+        Ok(Err(_)) => Vec::new(),
+        Err(_) => vec![("panic", "reading or judging panicked".to_owned())],
+    };
+    let file = path.display().to_string();
+    checked.findings = found
+        .into_iter()
+        .map(|(kind, detail)| Finding {
+            kind,
+            file: file.clone(),
+            detail,
+        })
+        .collect();
     checked
 }
 

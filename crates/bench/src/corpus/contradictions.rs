@@ -7,7 +7,6 @@ use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::finding::FindingKind;
 use super::witness::{WitnessedConnection, WitnessedEnd, WitnessedTime, Witnesses, ordered_pair};
 
 /// Fewer packets with data permit no more than [`CONFIDENCE_OF_FEW`].
@@ -27,7 +26,7 @@ const MOST_OF_TIME: f64 = 0.5;
 const MIN_TIME: Span = Span::from_millis(500);
 
 /// A verdict that its own transfer contradicts: the kind, and the figures.
-pub(crate) type Contradiction = (FindingKind, String);
+pub(crate) type Contradiction = (&'static str, String);
 
 /// Returns every verdict of a report that is contradicted, with its connection and the figures.
 pub(crate) fn find_contradictions(
@@ -164,7 +163,7 @@ impl<'t> JudgedTransfer<'t> {
             "the largest segment, of {} B, was acknowledged",
             sender.largest
         );
-        Some((FindingKind::BlackHoleDisproved, why))
+        Some(("black-hole-disproved", why))
     }
 
     /// Returns the finding where the limit's own ceiling cannot be that of the rate.
@@ -173,8 +172,8 @@ impl<'t> JudgedTransfer<'t> {
         let packets = self.data_packets();
         let why = format!("a ceiling of {ceiling}, and {rate} in {packets} packets with data");
         match ceiling.relative_to(rate) {
-            ratio if ratio < BELOW_RATE => Some((FindingKind::CeilingBelowRate, why)),
-            ratio if ratio > ABOVE_RATE => Some((FindingKind::CeilingAboveRate, why)),
+            ratio if ratio < BELOW_RATE => Some(("ceiling-below-rate", why)),
+            ratio if ratio > ABOVE_RATE => Some(("ceiling-above-rate", why)),
             _ => None,
         }
     }
@@ -192,18 +191,10 @@ impl<'t> JudgedTransfer<'t> {
             idle,
         } = sender.time;
         let uses = [
+            ("timeouts-ignored", timeouts, &[Limit::Loss, Limit::Mtu][..]),
+            ("closed-window-ignored", closed_window, &RECEIVER_SIDE),
             (
-                FindingKind::TimeoutsIgnored,
-                timeouts,
-                &[Limit::Loss, Limit::Mtu][..],
-            ),
-            (
-                FindingKind::ClosedWindowIgnored,
-                closed_window,
-                &RECEIVER_SIDE,
-            ),
-            (
-                FindingKind::IdleIgnored,
+                "idle-ignored",
                 idle,
                 &[
                     Limit::SenderApplication,
@@ -234,7 +225,7 @@ impl<'t> JudgedTransfer<'t> {
         let shows_loss = self.ends.iter().any(|[sender, _]| sender.shows_loss);
         let is_loss = self.verdict.kind == Limit::Loss && !shows_loss;
         let why = "no gap, no repetition, no duplicate acknowledgement and no SACK".to_owned();
-        is_loss.then_some((FindingKind::LossWithoutLoss, why))
+        is_loss.then_some(("loss-without-loss", why))
     }
 
     /// Returns the finding where a missing offer of scales is the cause, and no whole SYN without
@@ -247,8 +238,7 @@ impl<'t> JudgedTransfer<'t> {
         let mut syns = self.ends.iter().flatten().filter_map(|end| end.syn);
         let is_seen = syns.any(|syn| syn.is_whole && !syn.offers_scale);
         let why = "no whole SYN without a scale is in the capture".to_owned();
-        (OF_SCALE.contains(&self.verdict.name()) && !is_seen)
-            .then_some((FindingKind::UnseenOptions, why))
+        (OF_SCALE.contains(&self.verdict.name()) && !is_seen).then_some(("unseen-options", why))
     }
 
     /// Returns the finding if the verdict's own account of time contradicts it: the limit holds for
@@ -260,7 +250,7 @@ impl<'t> JudgedTransfer<'t> {
         }
         if self.verdict.share.get() < LEAST_SHARE {
             return Some((
-                FindingKind::OwnAccount,
+                "own-account",
                 format!("holds for {} of the time", self.verdict.share),
             ));
         }
@@ -268,13 +258,13 @@ impl<'t> JudgedTransfer<'t> {
         let (_, kinds) = KINDS_BY_USE.iter().find(|(name, _)| *name == used_for)?;
         let is_contradicted = share > MOST_OF_TIME && !self.names_one_of(kinds);
         let why = format!("{:.0} % of its account is {used_for}", share * 100.0);
-        is_contradicted.then_some((FindingKind::OwnAccount, why))
+        is_contradicted.then_some(("own-account", why))
     }
 
     fn too_sure(&self) -> Option<Contradiction> {
         let packets = self.data_packets();
         let why = format!("{packets} packets with data");
-        is_too_sure(self.verdict, packets).then_some((FindingKind::TooSure, why))
+        is_too_sure(self.verdict, packets).then_some(("too-sure", why))
     }
 }
 
@@ -385,7 +375,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     /// Returns the findings on a clean transfer of a megabyte at 20 Mbit/s under another verdict.
-    fn findings_on(change: impl FnOnce(&mut Verdict)) -> Vec<FindingKind> {
+    fn findings_on(change: impl FnOnce(&mut Verdict)) -> Vec<&'static str> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), simulated_capture()).unwrap();
         let never = AtomicBool::new(false);
@@ -419,12 +409,9 @@ mod tests {
     #[test]
     fn a_verdict_that_the_packets_contradict_is_found() {
         let wrong = [
-            ("mtu/black-hole", FindingKind::BlackHoleDisproved),
-            ("loss/random", FindingKind::LossWithoutLoss),
-            (
-                "receive-window/no-window-scaling",
-                FindingKind::UnseenOptions,
-            ),
+            ("mtu/black-hole", "black-hole-disproved"),
+            ("loss/random", "loss-without-loss"),
+            ("receive-window/no-window-scaling", "unseen-options"),
         ];
         for (name, kind) in wrong {
             assert_eq!(
@@ -433,10 +420,7 @@ mod tests {
                 "{name}"
             );
         }
-        assert_eq!(
-            findings_on(|verdict| name_verdict(verdict, "capacity/link")),
-            []
-        );
+        assert!(findings_on(|verdict| name_verdict(verdict, "capacity/link")).is_empty());
     }
 
     #[test]
@@ -449,9 +433,9 @@ mod tests {
                     .insert(Limit::ReceiveWindow, BitRate::from_bps_f64(mbps * 1e6));
             })
         };
-        assert_eq!(with_ceiling(5.0), [FindingKind::CeilingBelowRate]);
-        assert_eq!(with_ceiling(20.0), []);
-        assert_eq!(with_ceiling(500.0), [FindingKind::CeilingAboveRate]);
+        assert_eq!(with_ceiling(5.0), ["ceiling-below-rate"]);
+        assert!(with_ceiling(20.0).is_empty());
+        assert_eq!(with_ceiling(500.0), ["ceiling-above-rate"]);
     }
 
     #[test]

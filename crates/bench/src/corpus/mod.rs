@@ -2,13 +2,10 @@
 //! each of its transfers is judged, and each verdict is held against what the packets show by
 //! themselves.
 //!
-//! [`witness`] reads the packets anew, [`contradictions`] holds the verdicts against them, and
-//! [`other_readers`] asks tshark and tcptrace what the same files hold.
+//! [`witness`] reads the packets anew, and [`contradictions`] holds the verdicts against them.
 
 mod command;
 mod contradictions;
-mod finding;
-mod other_readers;
 mod witness;
 
 pub(crate) use command::CorpusCheck;

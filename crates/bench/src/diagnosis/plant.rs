@@ -9,62 +9,27 @@ use std::thread;
 use std::time::Duration;
 
 use fullpipe_lab::Host;
-use fullpipe_record::Request;
 use fullpipe_units::{Ratio, Span};
+use serde::Deserialize;
 
-/// A change of the hosts or their programs.
-#[derive(Debug, Clone, PartialEq)]
+/// A change of the hosts or their programs, as the plan has it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Plant {
-    /// Nothing: path, settings and load plant the limit.
-    InPlan,
-    /// Each call of this name by the program of that end takes so much longer (`strace --inject`).
-    SlowCall {
-        /// Whose program.
-        host: Host,
-        /// The system call.
-        call: &'static str,
-        /// Time added to each call.
-        by: Span,
-    },
-    /// Each call of this function of the C library by the program of that end begins with so much
-    /// work for its processor.
-    BusyCall {
-        /// Whose program.
-        host: Host,
-        /// The function: `send` or `recv`.
-        call: &'static str,
-        /// Time of that work.
-        by: Span,
-    },
-    /// That end reads its data from a file, or writes it to one, and each chunk takes so much
-    /// longer.
-    SlowFile {
-        /// Whose file.
-        host: Host,
-        /// Time added to each call.
-        by: Span,
-    },
-    /// A control group gives the program of that end no more than this share of a processor, and
-    /// each of its calls begins with work, as in [`Plant::BusyCall`].
-    Quota {
-        /// Whose program.
-        host: Host,
-        /// Of one processor.
-        share: Ratio,
-        /// The function: `send` or `recv`.
-        call: &'static str,
-        /// Time of that work, with the whole processor.
-        by: Span,
-    },
+    /// Each call of this name by the program of that end takes longer (`strace --inject`).
+    SlowCall(Host, String),
+    /// Each call of this function of the C library (`send` or `recv`) by the program of that end
+    /// begins with work for its processor.
+    BusyCall(Host, String),
+    /// That end reads its data from a file, or writes it to one, and each chunk takes longer.
+    SlowFile(Host),
+    /// A control group gives the program of that end no more than a share of a processor, and each
+    /// of its calls begins with work, as in [`Plant::BusyCall`].
+    Quota(Host, String),
     /// A command of the shell is run in a host before the load.
-    Prepared {
-        /// The host.
-        host: Host,
-        /// The command.
-        command: String,
-    },
-    /// Other connections between the same hosts begin before the load and end after it.
-    CrossTraffic(Request),
+    Prepared(Host, String),
+    /// So many other connections between the same hosts begin before the load and end after it.
+    CrossTraffic(u16),
     /// The load is asked for by iperf2's protocol, which does not pass buffers on to the far end.
     Iperf2,
     /// The load is OpenSSH's, through a channel, and is watched at the end that sends.

@@ -5,36 +5,29 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_experiment::measure_arguments;
-use fullpipe_lab::{Backend, Host, Lab, LabError, LabPlan, LabProgram, OutputLine, ProgramStdio};
-use fullpipe_model::{application, predict};
-use fullpipe_record::{At, DiagnosisReport, Direction, Measurement, Prediction, Remedy, Request};
+use fullpipe_lab::{Backend, Host, Lab, LabProgram, ProgramStdio};
+use fullpipe_model::application;
+use fullpipe_record::{At, DiagnosisReport, Direction, Evidence, Measurement, Request};
 use fullpipe_units::{ByteCount, Span};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::captures::{stem, write_middle};
-use super::case_record::{CaseRecord, Observation, Watched};
 use super::cases::Case;
 use super::plant::{Plant, Quota, busy, slowed};
 use super::ssh::{self, Ssh};
-use crate::accuracy::RemedyResult;
+use crate::judged::{JudgedView, Record, RemedyResult};
+use crate::lab;
+use crate::process::RunError;
 
 /// Runs of a case that may be invalid before it is given up.
 const RUNS: usize = 3;
 
-/// Text that `fullpipe serve` prints once it can be reached, and sshd too.
-const LISTENING: &str = "listening";
-
 /// Longest time that a program takes to come up, and to end after its work; its protocol has
 /// deadlines of its own.
 const TIMEOUT: Duration = Duration::from_secs(40);
-
-/// Longest that an interrupt goes unheard.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time for which cross traffic runs before a load, and after it.
 const LEAD: Span = Span::from_secs(3);
@@ -50,23 +43,6 @@ const MAX_CAPTURE: ByteCount = ByteCount::from_mib(1 << 10);
 
 /// Bytes of a file that is sent: it has holes only, and no test comes to its end.
 const FILE_SIZE: u64 = 1 << 36;
-
-/// Why a case has no record.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RunError {
-    /// The user stopped the bench.
-    #[error("interrupted")]
-    Interrupted,
-    /// The lab, or a program in it.
-    #[error(transparent)]
-    Lab(#[from] LabError),
-    /// This machine has not what the limit is planted with.
-    #[error("it cannot be planted here: {0}")]
-    NotPlanted(String),
-    /// A program, in its own words.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// Who runs cases, and with what.
 #[derive(Debug)]
@@ -88,12 +64,13 @@ impl Runner<'_> {
     ///
     /// # Errors
     /// If it could not be planted, or nothing was measured.
-    pub(crate) fn run(&self, case: &Case) -> Result<CaseRecord, RunError> {
-        check_tools(&case.plant)?;
+    pub(crate) fn run(&self, case: &Case) -> Result<Record, RunError> {
+        check_tools(case.plant.as_ref())?;
         // Dropped last: a control group goes only when the lab's programs have left it.
-        let quota = quota(&case.plant)?;
-        let wrap = self.wrap(&case.plant, quota.as_ref())?;
-        let lab = Lab::start(&plan(case))?;
+        let quota = quota(case)?;
+        let wrap = self.wrap(case, quota.as_ref())?;
+        let changes = [case.sender.clone(), case.receiver.clone()];
+        let lab = lab::start(case.path.clone(), changes, Backend::default())?;
         let scene = Scene {
             runner: self,
             case,
@@ -101,88 +78,72 @@ impl Runner<'_> {
             wrap,
         };
         scene.prepare()?;
-        let (prediction, observation) = scene.observe(&case.request, self.captures.as_deref())?;
-        let forward = &case.path.forward;
-        let mut record = CaseRecord {
-            name: case.name.clone(),
-            expected_verdict: case.expected_verdict,
-            bandwidth: forward.rate,
-            framing: forward.framing,
-            prediction,
-            observation,
-            remedy_result: None,
-        };
+        let captures = self.captures.as_deref();
+        let mut record = scene.observe(&case.request, captures)?;
+        record.judge_again();
         // No change of a host or of our own load is a remedy for another program's window.
-        if self.prove && case.plant != Plant::SshChannel {
+        if self.prove && case.plant != Some(Plant::SshChannel) {
             record.remedy_result = scene.prove(&record)?;
         }
-        record.observation.thin();
+        record.thin_samples();
         Ok(record)
+    }
+
+    /// Returns true once the user has stopped the bench.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
     }
 
     /// The words before the program of an end that is held back, and which end that is.
     fn wrap(
         &self,
-        plant: &Plant,
+        case: &Case,
         quota: Option<&Quota>,
     ) -> Result<Option<(Host, Vec<String>)>, RunError> {
-        Ok(match plant {
-            Plant::SlowCall { host, call, by } => Some((*host, slowed(call, *by))),
-            Plant::SlowFile { host, by } => Some((*host, slowed(file_call(*host), *by))),
-            Plant::BusyCall { host, call, by } => Some((*host, self.busy(call, *by)?)),
-            Plant::Quota { host, call, by, .. } => match quota {
-                Some(quota) => Some((*host, [quota.wrap(), self.busy(call, *by)?].concat())),
-                None => None,
-            },
-            Plant::InPlan
-            | Plant::Prepared { .. }
-            | Plant::CrossTraffic(_)
-            | Plant::Iperf2
-            | Plant::SshChannel => None,
+        let slow = case.time_of_block(false);
+        Ok(match &case.plant {
+            Some(Plant::SlowCall(host, call)) => Some((*host, slowed(call, slow))),
+            Some(Plant::SlowFile(host)) => Some((*host, slowed(file_call(*host), slow))),
+            Some(Plant::BusyCall(host, call)) => {
+                Some((*host, self.busy(call, case.time_of_block(true))?))
+            }
+            Some(Plant::Quota(host, call)) => {
+                let enter = quota.map(Quota::wrap).unwrap_or_default();
+                Some((*host, [enter, self.busy(call, case.quota().1)?].concat()))
+            }
+            _ => None,
         })
     }
 
     /// Returns the words before a command that make each call of `call` begin with work.
     fn busy(&self, call: &str, by: Span) -> Result<Vec<String>, RunError> {
-        busy(call, by, self.scratch).map_err(|error| RunError::NotPlanted(format!("cc: {error}")))
+        busy(call, by, self.scratch).map_err(|error| not_planted(format!("cc: {error}")))
     }
 }
 
-fn plan(case: &Case) -> LabPlan {
-    LabPlan {
-        path: case.path.clone(),
-        seed: 1,
-        sender: case.sender.clone(),
-        receiver: case.receiver.clone(),
-        backend: Backend::default(),
-        interactive: false,
-    }
-}
-
-fn check_tools(plant: &Plant) -> Result<(), RunError> {
+fn check_tools(plant: Option<&Plant>) -> Result<(), RunError> {
     match plant {
-        Plant::SlowCall { .. } | Plant::SlowFile { .. } => {
+        Some(Plant::SlowCall(..) | Plant::SlowFile(_)) => {
             let asked = Command::new("strace").arg("-V").output();
             asked
                 .map(drop)
-                .map_err(|error| RunError::NotPlanted(format!("strace: {error}")))
+                .map_err(|error| not_planted(format!("strace: {error}")))
         }
-        Plant::SshChannel => ssh::check_programs().map_err(|error| not_planted(&error)),
+        Some(Plant::SshChannel) => ssh::check_programs().map_err(not_planted),
         _ => Ok(()),
     }
 }
 
-fn not_planted(error: &std::io::Error) -> RunError {
-    RunError::NotPlanted(error.to_string())
+/// Says that this machine has not what the limit is planted with.
+fn not_planted(why: impl std::fmt::Display) -> RunError {
+    RunError::Failed(format!("it cannot be planted here: {why}"))
 }
 
-fn quota(plant: &Plant) -> Result<Option<Quota>, RunError> {
-    let Plant::Quota { share, .. } = plant else {
-        return Ok(None);
-    };
-    let made = Quota::make(*share)
-        .map_err(|error| RunError::NotPlanted(format!("no control group: {error}")))?;
-    Ok(Some(made))
+fn quota(case: &Case) -> Result<Option<Quota>, RunError> {
+    let is_held = matches!(case.plant, Some(Plant::Quota(..)));
+    let made = is_held.then(|| Quota::make(case.quota().0));
+    made.transpose()
+        .map_err(|error| not_planted(format!("no control group: {error}")))
 }
 
 /// A lab with a limit planted in it.
@@ -197,19 +158,17 @@ struct Scene<'s> {
 impl Scene<'_> {
     fn prepare(&self) -> Result<(), RunError> {
         let (host, command) = match &self.case.plant {
-            Plant::Prepared { host, command } => (*host, command.clone()),
-            Plant::SshChannel => (Host::Sender, self.route()),
+            Some(Plant::Prepared(host, command)) => (*host, command.clone()),
+            Some(Plant::SshChannel) => (Host::Sender, self.route()),
             _ => return Ok(()),
         };
         let arguments = ["-c".to_owned(), command];
-        let output = self
-            .lab
-            .start_program(host, "sh", &arguments, ProgramStdio::Collected)?
-            .finish_within(TIMEOUT)?;
+        let program = self.program(host, "sh", &arguments)?;
+        let output = program.finish_within(TIMEOUT)?;
         if output.code == 0 {
             Ok(())
         } else {
-            Err(RunError::NotPlanted(output.stderr.trim().to_owned()))
+            Err(not_planted(output.stderr.trim()))
         }
     }
 
@@ -224,85 +183,95 @@ impl Scene<'_> {
         )
     }
 
-    /// Returns the prediction for the load and the first valid run of the load, or the last of
-    /// [`RUNS`] invalid runs, whose packets are captured into the folder of captures, if there is
-    /// one.
-    fn observe(
-        &self,
-        request: &Request,
-        captures: Option<&Path>,
-    ) -> Result<(Prediction, Observation), RunError> {
-        let (sender, receiver) = (
-            self.lab.host_settings(Host::Sender)?,
-            self.lab.host_settings(Host::Receiver)?,
-        );
-        let prediction = predict(&self.case.path, &sender, &receiver, request);
+    /// Returns the first valid run of the load, or the last of [`RUNS`] invalid ones, whose packets
+    /// are captured into the folder of captures, if there is one.
+    fn observe(&self, request: &Request, captures: Option<&Path>) -> Result<Record, RunError> {
         let mut runs = 0;
         loop {
             let cross_traffic = self.start_cross_traffic(request)?;
-            let observation = self.captured(request, captures)?;
-            cross_traffic
-                .into_iter()
-                .try_for_each(|program| program.finish_within(Duration::ZERO).map(drop))?;
+            let record = self.captured(request, captures)?;
+            for program in cross_traffic {
+                program.finish_within(Duration::ZERO)?;
+            }
             runs += 1;
-            if observation.validity().is_valid() || runs == RUNS {
-                return Ok((prediction, observation));
+            if record.broken.is_none() || runs == RUNS {
+                return Ok(record);
             }
         }
     }
 
     /// As [`Scene::once`], with captures in `folder` if it is given. A run is invalid if packets
     /// are missing in them.
-    fn captured(&self, request: &Request, folder: Option<&Path>) -> Result<Observation, RunError> {
+    fn captured(&self, request: &Request, folder: Option<&Path>) -> Result<Record, RunError> {
         let Some(folder) = folder else {
             return self.once(request);
         };
-        let capture = self
-            .lab
-            .start_capture(folder, &stem(&self.case.name), MAX_CAPTURE)?;
+        let stem = self.record().stem();
+        let capture = self.lab.start_capture(folder, &stem, MAX_CAPTURE);
+        let capture = capture?;
         let observed = self.once(request);
         let missed = self.lab.finish_capture(capture)?.missed;
-        let mut observation = observed?;
+        let mut record = observed?;
         if missed > 0 {
-            let broken = &mut observation.validity_mut().broken;
-            broken.push(format!("{missed} packets are missing in its captures"));
+            record.broken = Some(format!("{missed} packets are missing in its captures"));
         }
-        write_middle(folder, &self.case.name, &self.case.path)
-            .map_err(|error| RunError::Failed(error.to_string()))?;
-        Ok(observation)
+        Ok(record)
     }
 
-    fn once(&self, request: &Request) -> Result<Observation, RunError> {
-        if self.case.plant == Plant::SshChannel {
-            return Ok(Observation::Watched(Box::new(self.watched(request)?)));
-        }
-        Ok(Observation::Measured(Box::new(self.measured(request)?)))
+    /// Returns a record without evidence.
+    fn record(&self) -> Record {
+        let Case {
+            name,
+            expected,
+            path,
+            plant,
+            ..
+        } = self.case;
+        let view = match plant {
+            Some(Plant::SshChannel) => JudgedView::Watched,
+            _ => JudgedView::BothEnds,
+        };
+        let mut record = Record::new(name, view, expected.name(), path.clone());
+        record.states_rate = true;
+        record
     }
 
-    fn measured(&self, request: &Request) -> Result<Measurement, RunError> {
+    fn once(&self, request: &Request) -> Result<Record, RunError> {
+        let watch = self.lab.start_watch();
+        let watch = watch?;
+        let evidence = if self.case.plant == Some(Plant::SshChannel) {
+            self.watched(request)?
+        } else {
+            self.measured(request)?
+        };
+        let broken = watch.finish_watch()?.broken;
+        let mut record = self.record();
+        record.broken = (!broken.is_empty()).then(|| broken.join("; "));
+        record.evidence = Some(evidence);
+        Ok(record)
+    }
+
+    fn measured(&self, request: &Request) -> Result<Evidence, RunError> {
         let near = near_end(request);
         let server = self.serve(near.peer_host(), &["--one-off"])?;
-        let watch = self.lab.start_watch()?;
         let client = self.start(near, &self.client_arguments(near, request))?;
-        let measurement = self.finish(client, request, "measurement")?;
-        let validity = watch.finish_watch()?;
-        server.finish_within(Duration::from_secs(1))?;
-        Ok(Measurement {
-            validity,
-            ..measurement
-        })
+        let measurement: Measurement = self.finish(client, request, "measurement")?;
+        let ended = server.finish_within(Duration::from_secs(1));
+        ended?;
+        let forward = &self.case.path.forward;
+        Ok(Evidence::from_measurement(
+            &measurement,
+            forward.rate,
+            forward.framing,
+        ))
     }
 
     /// As [`Scene::measured`], of a load that OpenSSH makes.
-    fn watched(&self, request: &Request) -> Result<Watched, RunError> {
-        let ssh = Ssh::prepare(self.runner.scratch).map_err(|error| not_planted(&error))?;
-        let server = self.lab.start_program(
-            Host::Receiver,
-            "sh",
-            &["-c".to_owned(), ssh.server()],
-            ProgramStdio::Collected,
-        )?;
-        let server = self.once_it_listens(server)?;
+    fn watched(&self, request: &Request) -> Result<Evidence, RunError> {
+        let ssh = Ssh::prepare(self.runner.scratch).map_err(not_planted)?;
+        let script = ["-c".to_owned(), ssh.server()];
+        let server = self.program(Host::Receiver, "sh", &script)?;
+        let server = lab::once_it_listens(server, self.runner.interrupt)?;
         let script = ssh.client(
             self.lab.host_address(Host::Receiver),
             self.let_through(request.duration),
@@ -312,29 +281,23 @@ impl Scene<'_> {
             "diagnose", "--json", "--time", &time, "--", "sh", "-c", &script,
         ]
         .map(str::to_owned);
-        let watch = self.lab.start_watch()?;
         let client = self.start(Host::Sender, &arguments)?;
         let diagnosis: DiagnosisReport = self.finish(client, request, "diagnosis")?;
         // The first is the transfer that moved most.
         let largest = diagnosis.transfers.into_iter().next();
-        let (transfer, evidence) = largest
-            .and_then(|largest| largest.transfer.zip(largest.evidence))
-            .ok_or_else(|| RunError::Failed("no transfer was diagnosed".to_owned()))?;
-        let validity = watch.finish_watch()?;
+        let evidence = largest
+            .and_then(|largest| largest.evidence)
+            .ok_or_else(|| RunError::failed("no transfer was diagnosed"))?;
         server.finish_within(Duration::ZERO)?;
-        let mut controls = evidence
-            .sender_sockets
-            .iter()
-            .map(|socket| Some(&socket.congestion));
-        if !controls.all(|control| control == request.congestion.as_ref()) {
-            return Err(RunError::NotPlanted(
-                "its connection has another congestion control".to_owned(),
-            ));
+        let mut sockets = evidence.sender_sockets.iter();
+        if !sockets.all(|socket| Some(&socket.congestion) == request.congestion.as_ref()) {
+            return Err(not_planted("its connection has another congestion control"));
         }
-        Ok(Watched {
-            transfer,
-            evidence,
-            validity,
+        let forward = &self.case.path.forward;
+        Ok(Evidence {
+            bandwidth: forward.rate,
+            framing: forward.framing,
+            ..evidence
         })
     }
 
@@ -351,7 +314,7 @@ impl Scene<'_> {
             &self.lab.host_address(near.peer_host()).to_string(),
             request,
         );
-        if self.case.plant == Plant::Iperf2 {
+        if self.case.plant == Some(Plant::Iperf2) {
             // The server knows clients by what they say, not by the port.
             arguments.extend(["--iperf2", "--port", &PORT.to_string()].map(str::to_owned));
         }
@@ -366,22 +329,11 @@ impl Scene<'_> {
         request: &Request,
         key: &str,
     ) -> Result<T, RunError> {
-        let deadline = Instant::now() + Duration::from(request.omit + request.duration) + TIMEOUT;
-        let mut printed = String::new();
-        while Instant::now() < deadline {
-            if self.runner.interrupt.load(Ordering::Relaxed) {
-                return Err(RunError::Interrupted);
-            }
-            match client.next_line(POLL_INTERVAL) {
-                OutputLine::Text(line) => printed += &line,
-                OutputLine::NotYet => {}
-                OutputLine::End => break,
-            }
-        }
-        let output = client.finish_within(Duration::from_secs(1))?;
+        let duration = Duration::from(request.omit + request.duration);
+        let output = lab::finish(client, duration, self.runner.interrupt, &mut || Ok(()))?;
         let failed = |error| RunError::Failed(format!("{error}: {}", output.stderr.trim()));
         let mut document: BTreeMap<String, &RawValue> =
-            serde_json::from_str(&printed).map_err(failed)?;
+            serde_json::from_str(&output.stdout).map_err(failed)?;
         let part = document
             .remove(key)
             .ok_or_else(|| RunError::Failed(output.stderr.trim().to_owned()))?;
@@ -390,20 +342,23 @@ impl Scene<'_> {
 
     /// Starts the program under test with whatever holds it back there.
     fn start(&self, host: Host, arguments: &[String]) -> Result<LabProgram<'_>, RunError> {
-        let program = self.runner.program.to_string_lossy().into_owned();
-        let before = self
-            .wrap
-            .iter()
-            .filter(|(held, _)| *held == host)
-            .flat_map(|(_, words)| words.clone());
-        let mut words: Vec<String> = before
-            .chain([program])
-            .chain(arguments.iter().cloned())
-            .collect();
-        let program = words.remove(0);
-        Ok(self
+        let program = [self.runner.program.to_string_lossy().into_owned()];
+        let before = self.wrap.as_ref().filter(|(held, _)| *held == host);
+        let before = before.map_or(&[][..], |(_, words)| words);
+        let words = [before, &program, arguments].concat();
+        self.program(host, &words[0], &words[1..])
+    }
+
+    fn program(
+        &self,
+        host: Host,
+        program: &str,
+        arguments: &[String],
+    ) -> Result<LabProgram<'_>, RunError> {
+        let started = self
             .lab
-            .start_program(host, &program, &words, ProgramStdio::Collected)?)
+            .start_program(host, program, arguments, ProgramStdio::Collected);
+        Ok(started?)
     }
 
     /// A far end in `host`, once it can be reached.
@@ -412,30 +367,12 @@ impl Scene<'_> {
             .chain(flags.iter().copied())
             .map(str::to_owned)
             .collect();
-        if let Plant::SlowFile { host: slow, .. } = self.case.plant
+        if let Some(Plant::SlowFile(slow)) = self.case.plant
             && slow == host
         {
             arguments.extend(self.file_flags(host)?);
         }
-        self.once_it_listens(self.start(host, &arguments)?)
-    }
-
-    fn once_it_listens<'p>(&self, server: LabProgram<'p>) -> Result<LabProgram<'p>, RunError> {
-        let mut said = String::new();
-        let deadline = Instant::now() + TIMEOUT;
-        while Instant::now() < deadline && !self.runner.interrupt.load(Ordering::Relaxed) {
-            match server.next_line(POLL_INTERVAL) {
-                OutputLine::Text(line) if line.contains(LISTENING) => return Ok(server),
-                OutputLine::Text(line) => said += &line,
-                OutputLine::NotYet => {}
-                OutputLine::End => break,
-            }
-        }
-        said += &server.finish_within(Duration::ZERO)?.stderr;
-        Err(RunError::Failed(format!(
-            "the far end did not come up: {}",
-            said.trim()
-        )))
+        lab::once_it_listens(self.start(host, &arguments)?, self.runner.interrupt)
     }
 
     /// The far end's file or folder.
@@ -446,13 +383,13 @@ impl Scene<'_> {
         }
         let name = scratch.join("holes");
         let made = File::create(&name).and_then(|file| file.set_len(FILE_SIZE));
-        made.map_err(|error| RunError::NotPlanted(format!("{}: {error}", name.display())))?;
+        made.map_err(|error| not_planted(format!("{}: {error}", name.display())))?;
         Ok(["--file".to_owned(), name.to_string_lossy().into_owned()])
     }
 
     /// Starts cross traffic and its server; they end when they are killed.
     fn start_cross_traffic(&self, main: &Request) -> Result<Vec<LabProgram<'_>>, RunError> {
-        let Plant::CrossTraffic(load) = &self.case.plant else {
+        let Some(Plant::CrossTraffic(streams)) = self.case.plant else {
             return Ok(Vec::new());
         };
         let server = self.serve(
@@ -461,7 +398,8 @@ impl Scene<'_> {
         )?;
         let load = Request {
             duration: main.duration + LEAD * 8,
-            ..load.clone()
+            streams,
+            ..self.case.request.clone()
         };
         let mut arguments =
             measure_arguments(&self.lab.host_address(Host::Receiver).to_string(), &load);
@@ -472,10 +410,12 @@ impl Scene<'_> {
     }
 
     /// Applies the best remedy that a program can, measures again, and takes it back.
-    fn prove(&self, record: &CaseRecord) -> Result<Option<RemedyResult>, RunError> {
-        let evidence = record.evidence(record.bandwidth);
-        let advice = find_remedies(&evidence, &diagnose(&evidence));
-        let Some((best, predicted)) = best_of(&advice) else {
+    fn prove(&self, record: &Record) -> Result<Option<RemedyResult>, RunError> {
+        let best = record
+            .remedies
+            .first()
+            .filter(|best| !best.changes.is_empty());
+        let Some((best, predicted)) = best.and_then(|best| Some((best, best.predicted?))) else {
             return Ok(None);
         };
         for (at, changes) in best.by_end() {
@@ -485,33 +425,26 @@ impl Scene<'_> {
                 At::Path | At::Middlebox | At::None => {}
             }
         }
-        let request = best
-            .changes
-            .iter()
-            .fold(self.case.request.clone(), |request, change| {
-                change.applied_to_request(&request)
-            });
+        let mut request = self.case.request.clone();
+        for change in &best.changes {
+            request = change.applied_to_request(&request);
+        }
         let measured = self.observe(&request, None);
         for host in Host::ALL {
             self.lab.undo_changes(host)?;
         }
-        let (_, observation) = measured?;
-        let steady = observation
-            .steady()
-            .filter(|_| observation.validity().is_valid());
-        Ok(steady.map(|steady| RemedyResult {
-            remedy: best.id.clone(),
-            predicted,
-            measured: steady.rate,
-            predicted_rtt: best.rtt,
-            loaded_rtt: observation.loaded_rtt(),
+        let measured = measured?;
+        let evidence = measured.evidence.filter(|_| measured.broken.is_none());
+        Ok(evidence.and_then(|evidence| {
+            Some(RemedyResult {
+                remedy: best.id.clone(),
+                predicted,
+                measured: evidence.steady?.rate,
+                predicted_rtt: best.rtt,
+                loaded_rtt: evidence.loaded_rtt,
+            })
         }))
     }
-}
-
-fn best_of(advice: &[Remedy]) -> Option<(&Remedy, fullpipe_record::Forecast)> {
-    let best = advice.first().filter(|best| !best.changes.is_empty())?;
-    Some((best, best.predicted?))
 }
 
 /// The call with which that end reads or writes its file.

@@ -3,41 +3,13 @@
 use fullpipe_host::usual_path;
 use fullpipe_record::Path;
 use fullpipe_units::{BitRate, Ratio, Span};
-use serde::{Deserialize, Serialize};
 
 use super::network::{Host, PathPlan};
-use crate::views::JudgedView;
+use crate::judged::JudgedView;
 
 /// Ports of the server, and of the receiver of cross traffic.
 pub(crate) const PORT: u16 = 5201;
 pub(crate) const CROSS_TRAFFIC_PORT: u16 = 5301;
-
-/// The ends whose figures the verdict may rest on.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
-)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum View {
-    /// `fullpipe serve` is at the far end.
-    BothEnds,
-    /// `iperf3 -s` is at the far end, and the near end sends.
-    Sender,
-    /// `iperf3 -s` is at the far end, and sends.
-    Receiver,
-    /// Other programs send and receive, and the near end is watched.
-    Watched,
-}
-
-impl From<View> for JudgedView {
-    fn from(view: View) -> Self {
-        match view {
-            View::BothEnds => Self::BothEnds,
-            View::Sender => Self::Sender,
-            View::Receiver => Self::Receiver,
-            View::Watched => Self::Watched,
-        }
-    }
-}
 
 /// A transfer with one planted limit.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,9 +18,9 @@ pub(crate) struct Case {
     pub(crate) name: String,
     /// From which it was drawn.
     pub(crate) seed: u64,
-    pub(crate) view: View,
+    pub(crate) view: JudgedView,
     /// Kind and cause that the diagnosis must name.
-    pub(crate) expected: &'static str,
+    pub(crate) expected: String,
     pub(crate) path: PathPlan,
     /// Share of the path's rate that a transfer with this limit cannot exceed.
     pub(crate) at_most: f64,
@@ -74,14 +46,6 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// Returns whether another kernel can be the near host: one without BBR and control groups.
-    pub(crate) fn runs_in_other_kernel(&self) -> bool {
-        let is_there = self.server_host == Host::Far && self.change.is_none();
-        is_there
-            && !self.name.contains(" bbr ")
-            && self.quota.is_none_or(|(host, _)| host != Host::Near)
-    }
-
     /// Returns the path of the data and back, of which the planted limit need not be a part.
     pub(crate) fn path(&self) -> Path {
         let mut path = usual_path(self.path.rtt, self.stated_rate());
@@ -105,69 +69,3 @@ impl Case {
 const ON_THE_WIRE: f64 = 1538.0;
 pub(crate) const PACKET: f64 = 1514.0;
 pub(crate) const SEGMENT: f64 = 1448.0;
-
-/// A way to limit a transfer. The order is that in which cases are drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Family {
-    FullLink,
-    SharedWithDatagrams,
-    SharedWithTcp,
-    RandomLoss,
-    Policer,
-    ShallowQueue,
-    ReceiveMaximum,
-    ReceiveBuffer,
-    NoScaling,
-    StrippedScale,
-    SendMaximum,
-    SendBuffer,
-    OfferedRate,
-    PausingSender,
-    SlowReader,
-    OwnShaper,
-    OwnShortQueue,
-    MaxPace,
-    SenderQuota,
-    ReceiverQuota,
-    BlackHole,
-    ShortTransfer,
-    BothWays,
-    Changing,
-    Loopback,
-    /// A policer under BBR, which takes no notice of losses.
-    PolicedBbr,
-    /// A reader that leaves the window closed for most of the time.
-    ClosedWindow,
-    /// A device that makes segments so small that headers and their memory cost most.
-    ClampedMss,
-    /// A path that is interrupted so often that most of the time passes in timeouts.
-    Stalls,
-    /// A device that holds each connection to a rate of its own.
-    PerFlowLimit,
-    /// A shaper or a policer whose bucket lasts for seconds.
-    Allowance,
-}
-
-/// Rate in bit/s, round-trip time in seconds.
-#[derive(Clone, Copy)]
-pub(crate) struct Way {
-    pub(crate) rate: f64,
-    pub(crate) rtt: f64,
-}
-
-impl Way {
-    /// Bandwidth × round-trip time in packets.
-    pub(crate) fn packets(self) -> f64 {
-        self.rate * self.rtt / 8.0 / PACKET
-    }
-
-    /// Bandwidth × round-trip time in bytes of data.
-    pub(crate) fn bytes(self) -> f64 {
-        self.packets() * SEGMENT
-    }
-
-    /// Data that the path carries, in bit/s.
-    pub(crate) fn goodput(self) -> f64 {
-        self.rate * SEGMENT / PACKET
-    }
-}

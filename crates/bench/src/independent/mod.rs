@@ -1,27 +1,107 @@
-//! The second half of the labelled bench, which shares nothing with the first but the judge: paths
-//! of the kernel's own token bucket and of a delay box that is no part of the lab, hosts with real
-//! routers between them, programs of others, and parameters drawn from a seed.
+//! Cases that share nothing with those of a lab but the judge: paths of the kernel's own token bucket
+//! and of a delay box that is no part of the lab, hosts with real routers between them, programs of
+//! others, and parameters drawn from a seed.
 //!
-//! [`draw`] draws the cases, [`plant`] plants the limit of each, [`run`] runs one, and [`record`]
-//! keeps what was seen, so that it can be judged again.
+//! [`draw`] draws the cases, [`plant`] plants the limit of each, [`run`] runs one, and
+//! [`virtual_time`] plants the same families in virtual time.
 
-mod captures;
 mod case;
-mod command;
 mod delay_box;
 mod draw;
+mod family;
 mod network;
-mod other_kernel;
 mod others;
 mod peer;
 mod plant;
-mod random;
-mod record;
 mod run;
-mod score;
 mod side_by_side;
-mod silent_tail;
 mod virtual_time;
 
-pub(crate) use command::Drawing;
 pub(crate) use peer::Peer;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueEnum};
+
+use crate::judged::{JudgedView, Judging, PlantedCases, Record, Session, VirtualCase};
+use crate::process::RunError;
+use case::Case;
+use run::Programs;
+
+/// Cases of each view and seed, if not said otherwise.
+const USUAL_COUNT: usize = 50;
+
+/// Runs of a case that may be invalid before it is left out.
+const RUNS: usize = 3;
+
+/// Cases drawn from a seed.
+#[derive(Debug, Args)]
+pub(crate) struct Drawing {
+    /// Views to judge; all if not given
+    #[arg(long, value_enum, value_name = "VIEW")]
+    view: Vec<JudgedView>,
+    #[command(flatten)]
+    pub(crate) judging: Judging,
+}
+
+impl PlantedCases for Drawing {
+    fn views(&self) -> &[JudgedView] {
+        if self.view.is_empty() {
+            JudgedView::value_variants()
+        } else {
+            &self.view
+        }
+    }
+
+    fn usual_seed(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.unwrap_or_default().as_secs()
+    }
+
+    fn is_required(&self) -> bool {
+        false
+    }
+
+    fn simulated(&self, seed: u64, count: Option<usize>) -> Result<Vec<VirtualCase>, RunError> {
+        virtual_time::draw_virtual_cases(seed, count.unwrap_or(USUAL_COUNT))
+    }
+
+    fn run_all(&self, session: &Session<'_>) -> Result<(), RunError> {
+        let program = std::path::absolute(session.program)?;
+        let bench = std::env::current_exe()?;
+        let programs = Programs {
+            fullpipe: &program,
+            bench: &bench,
+            proves: session.judging.prove,
+        };
+        let count = session.judging.count.unwrap_or(USUAL_COUNT);
+        let mut cases: Vec<Case> = Vec::new();
+        for seed in &session.seeds {
+            let views = JudgedView::OF_KERNEL.into_iter();
+            let wanted = views.filter(|view| self.views().contains(view));
+            for view in wanted {
+                cases.extend(draw::cases(view, *seed, count)?);
+            }
+        }
+        cases.retain(|case| session.includes(Some(case.view), &case.name));
+        side_by_side::side_by_side(cases, session.stop, |case| {
+            session.end_case(&case.name, run_until_valid(&programs, case, session));
+        });
+        Ok(())
+    }
+}
+
+fn run_until_valid(
+    programs: &Programs<'_>,
+    case: &Case,
+    session: &Session<'_>,
+) -> Result<Record, RunError> {
+    let mut record = programs.run(case, session.stop)?;
+    for _ in 1..RUNS {
+        if record.broken.is_none() {
+            break;
+        }
+        record = programs.run(case, session.stop)?;
+    }
+    Ok(record)
+}

@@ -69,62 +69,11 @@ pub(crate) struct PathPlan {
 pub(crate) struct Network {
     /// Begin of the name of each namespace.
     prefix: String,
-    joins_segments: bool,
     delay_box: Option<DelayBox>,
 }
 
-/// Makes the devices and addresses. `$p` is the prefix of the namespaces; the rest is of the plan.
-/// Where the near host has a kernel of its own, its device is a TAP that ends at the router.
-const SCRIPT: &str = r"
-for name in near nearrouter box farrouter far; do ip netns add $p$name; ip -n $p$name link set lo up; done
-join() { ip link add $1 netns $p$2 type veth peer name $3 netns $p$4; }
-if [ $own_kernel = true ]; then
-    near=
-    ip -n ${p}nearrouter tuntap add dev host0 mode tap
-else
-    near=near:host0
-    join host0 near host0 nearrouter
-fi
-join path0 nearrouter near0 box
-join host0 far host0 farrouter; join path0 farrouter far0 box
-for device in $near nearrouter:host0 nearrouter:path0 box:near0 box:far0 farrouter:path0 farrouter:host0 far:host0; do
-    ip -n $p${device%:*} link set ${device#*:} up txqueuelen 10000
-done
-address() { ip -n $p$1 address add $2/24 dev $3; }
-address nearrouter 198.18.10.2 host0
-address far 198.18.12.1 host0; address farrouter 198.18.12.2 host0
-address nearrouter 198.18.11.1 path0; address farrouter 198.18.11.2 path0
-ip -n ${p}far route add default via 198.18.12.2
-ip -n ${p}nearrouter route add 198.18.12.0/24 via 198.18.11.2
-ip -n ${p}farrouter route add 198.18.10.0/24 via 198.18.11.1
-ethernet() { ip netns exec $p$1 cat /sys/class/net/path0/address; }
-ip -n ${p}nearrouter neigh add 198.18.11.2 lladdr $(ethernet farrouter) dev path0
-ip -n ${p}farrouter neigh add 198.18.11.1 lladdr $(ethernet nearrouter) dev path0
-for router in nearrouter farrouter; do
-    ip netns exec $p$router sysctl -qw net.ipv4.ip_forward=1
-    ip netns exec $p$router tc qdisc add dev path0 root tbf rate ${rate}bit burst $burst limit $limit
-done
-";
-
-/// Makes a host of a machine that has the device `host0`. The near one also gets its address.
-const HOST: &str = r"
-ethtool -K host0 tso off gso off gro $gro
-sysctl -qw net.ipv4.tcp_rmem='4096 131072 67108864' net.ipv4.tcp_wmem='4096 65536 67108864' \
-    net.ipv4.tcp_no_metrics_save=1
-";
-const NEAR: &str = r"
-ip address add 198.18.10.1/24 dev host0; ip link set host0 up txqueuelen 10000
-ip route add default via 198.18.10.2
-";
-
-/// Returns the script that makes the near host, to be run there.
-pub(crate) fn prepare_host(joins_segments: bool) -> String {
-    format!("{NEAR}{}", prepare(joins_segments))
-}
-
-fn prepare(joins_segments: bool) -> String {
-    format!("gro={}{HOST}", if joins_segments { "on" } else { "off" })
-}
+/// Makes the devices and addresses.
+const SCRIPT: &str = include_str!("network.sh");
 
 /// Time in which a full bucket of the bottleneck's `tbf` is sent. A timer that is late by more
 /// loses what the bucket does not hold: with 500 µs a virtual machine's path carried 89 % of its
@@ -135,39 +84,34 @@ const BURST: Span = Span::from_micros(2000);
 const MIN_BURST: ByteCount = ByteCount::new(3 * 1514);
 
 impl Network {
-    /// Makes it. With `own_kernel` the near host is left to a kernel of its own.
+    /// Makes it.
     ///
     /// # Errors
     /// In the words of the program that failed: `ip`, `tc` or `ethtool`, which all need root.
-    pub(crate) fn make(plan: &PathPlan, seed: u64, own_kernel: bool) -> Result<Self, RunError> {
+    pub(crate) fn make(plan: &PathPlan, seed: u64) -> Result<Self, RunError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("fpb{}-{number}-", std::process::id());
         let mut network = Self {
             prefix,
-            joins_segments: plan.joins_segments,
             delay_box: None,
         };
         let bucket = plan.rate.bytes_in(BURST).max(MIN_BURST);
         let variables = format!(
-            "p={}; rate={}; burst={}; limit={}; own_kernel={own_kernel}\n",
+            "p={}; rate={}; burst={}; limit={}; gro={}\n",
             network.prefix,
             plan.rate.bps(),
             bucket.get(),
             plan.queue.max(bucket).get(),
+            if plan.joins_segments { "on" } else { "off" },
         );
         shell(&mut Command::new("sh"), &(variables + SCRIPT))?;
-        network.shell(Host::Far, &prepare(plan.joins_segments))?;
-        if !own_kernel {
-            network.shell(Host::Near, &prepare_host(plan.joins_segments))?;
-        }
         network.delay_box = Some(network.start_box(plan, seed)?);
         Ok(network)
     }
 
     fn start_box(&self, plan: &PathPlan, seed: u64) -> Result<DelayBox, RunError> {
-        let opened =
-            File::open(format!("/run/netns/{}box", self.prefix)).map_err(RunError::failed)?;
+        let opened = File::open(format!("/run/netns/{}box", self.prefix))?;
         let delay = Duration::from(plan.rtt) / 2;
         let treatments = plan.loss.map(|loss| Treatment { delay, loss });
         DelayBox::start(
@@ -183,10 +127,8 @@ impl Network {
     pub(crate) fn command(&self, host: Host, words: &[String]) -> Command {
         // `ip netns exec` would hide the control groups.
         let mut command = Command::new("nsenter");
-        command
-            .arg(format!("--net=/run/netns/{}{}", self.prefix, host.name()))
-            .arg("--")
-            .args(words);
+        let name = format!("--net=/run/netns/{}{}", self.prefix, host.name());
+        command.arg(name).arg("--").args(words);
         command
     }
 
@@ -211,11 +153,6 @@ impl Network {
             .any(|line| is_listener(line, port))
     }
 
-    /// Returns whether the hosts' devices join segments that arrive.
-    pub(crate) const fn joins_segments(&self) -> bool {
-        self.joins_segments
-    }
-
     /// Returns a folder for files of this network, which need not exist yet.
     pub(crate) fn scratch(&self) -> PathBuf {
         std::env::temp_dir().join(format!("{}near", self.prefix))
@@ -231,10 +168,7 @@ impl Network {
 }
 
 fn shell(command: &mut Command, script: &str) -> Result<(), RunError> {
-    let output = command
-        .args(["-ec", script])
-        .output()
-        .map_err(RunError::failed)?;
+    let output = command.args(["-ec", script]).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
         Ok(())

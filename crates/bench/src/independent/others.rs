@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use fullpipe_record::{Direction, Remedy};
 use fullpipe_units::Ratio;
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::case::CROSS_TRAFFIC_PORT;
 use super::network::{FAR, Host, Network};
+use crate::judged::MUST_KEEP;
 use crate::process::{Process, RunError};
 
 /// Duration of a transfer of another program, in seconds.
@@ -17,25 +18,6 @@ const DURATION: &str = "4";
 
 /// Longest that it may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Share of its rate that another transfer must keep; below it the comparison is repeated.
-pub(crate) const MUST_KEEP: f64 = 0.95;
-
-/// The part of the document of `iperf3 -J` that is read.
-#[derive(Deserialize)]
-struct Document {
-    end: End,
-}
-
-#[derive(Deserialize)]
-struct End {
-    sum_received: Sum,
-}
-
-#[derive(Deserialize)]
-struct Sum {
-    bits_per_second: f64,
-}
 
 /// Carries out the first of `remedies` that changes a host, by the commands that are printed, and
 /// returns the share of its rate that a transfer of another program keeps, whose buffers the kernel
@@ -61,7 +43,7 @@ pub(super) fn kept_by_others(
     let Some(remedy) = remedies.iter().find(changes_host) else {
         return Ok(None);
     };
-    let compare = || {
+    let compare = || -> Result<f64, RunError> {
         let before = rates(network, stop)?;
         carry_out(network, &remedy.commands.apply, direction, fullpipe)?;
         let after = rates(network, stop)?;
@@ -104,8 +86,9 @@ fn rates(network: &Network, stop: &AtomicBool) -> Result<[f64; 2], RunError> {
             .collect();
         let ended =
             Process::start(&mut network.command(Host::Near, &words))?.finish(TIMEOUT, stop)?;
-        let document: Document = serde_json::from_str(&ended.stdout).map_err(RunError::failed)?;
-        Ok(document.end.sum_received.bits_per_second)
+        let document: Value = serde_json::from_str(&ended.stdout)?;
+        let rate = document["end"]["sum_received"]["bits_per_second"].as_f64();
+        rate.ok_or_else(|| RunError::failed("iperf3 does not say what arrived"))
     };
     Ok([rate(&[])?, rate(&["-R"])?])
 }

@@ -2,9 +2,10 @@
 
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use super::case::{CROSS_TRAFFIC_PORT, Case, Family, PACKET, PORT, SEGMENT, View, Way};
+use super::case::{CROSS_TRAFFIC_PORT, Case, PACKET, PORT, SEGMENT};
+use super::family::{Family, Way};
 use super::network::{FAR, FAR_ROUTER, Host};
-use super::random::Random;
+use crate::judged::{JudgedView, Random};
 
 /// An address of socat that answers each request with zeros, for ever.
 const WEB_SERVER: &str = "SYSTEM:echo HTTP/1.0 200 OK; echo; exec cat /dev/zero";
@@ -21,16 +22,8 @@ const SSH_SERVER: &str = "mkdir -p /run/sshd; ssh-keygen -q -t ed25519 -N '' -f 
     exec /usr/sbin/sshd -D -p 5201 -h SCRATCH/key -o AuthorizedKeysFile=SCRATCH/key.pub -o StrictModes=no \
     -o PidFile=none -o UsePAM=no";
 
-const SSH_OPTIONS: [&str; 8] = [
-    "-i",
-    "SCRATCH/key",
-    "-o",
-    "StrictHostKeyChecking=no",
-    "-o",
-    "UserKnownHostsFile=/dev/null",
-    "-o",
-    "LogLevel=ERROR",
-];
+const SSH_OPTIONS: &str = "-i SCRATCH/key -o StrictHostKeyChecking=no \
+    -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR";
 
 /// Arguments of the small programs.
 #[derive(Default)]
@@ -45,7 +38,7 @@ pub(crate) struct Plan {
     way: Way,
     /// Share of the path's rate that the limit leaves.
     left: f64,
-    control: &'static str,
+    control: String,
     streams: u32,
     downloads: bool,
     peer: Small,
@@ -59,7 +52,7 @@ impl Plan {
         case: Case,
         way: Way,
         left: f64,
-        control: &'static str,
+        control: &str,
         streams: u32,
         downloads: bool,
     ) -> Self {
@@ -67,7 +60,7 @@ impl Plan {
             case,
             way,
             left,
-            control,
+            control: control.to_owned(),
             streams,
             downloads,
             peer: Small::default(),
@@ -120,206 +113,149 @@ impl Plan {
         self.script(router, filtering(hook, rule));
     }
 
-    fn flag(&mut self, words: &[&str]) {
-        self.flags.extend(owned(words));
-    }
-
     fn is_watched(&self) -> bool {
-        self.case.view == View::Watched
+        self.case.view == JudgedView::Watched
     }
 
-    /// Plants the limit, and says what it is called.
-    pub(crate) fn plant(&mut self, family: Family, draw: &mut Random) {
-        self.case.expected = match family {
-            Family::FullLink => "capacity/link",
-            Family::SharedWithDatagrams => self.with_datagrams(draw),
-            Family::SharedWithTcp => self.with_tcp(draw),
-            Family::RandomLoss => self.random_loss(),
-            Family::Policer | Family::PolicedBbr => self.policer(draw),
-            Family::ShallowQueue => self.shallow_queue(draw),
-            Family::ReceiveMaximum => self.receive_maximum(),
-            Family::ReceiveBuffer => self.receive_buffer(),
-            Family::NoScaling => self.no_scaling(draw),
-            Family::StrippedScale => self.stripped_scale(draw),
-            Family::SendMaximum => self.send_maximum(),
-            Family::SendBuffer => self.send_buffer(),
-            Family::OfferedRate => self.offered_rate(),
-            Family::PausingSender => self.pausing_sender(draw),
-            Family::SlowReader => self.slow_reader(draw),
-            Family::ClosedWindow => self.close_window(draw),
-            Family::OwnShaper => self.own_shaper(),
-            Family::OwnShortQueue => self.own_short_queue(draw),
-            Family::MaxPace => self.max_pace(),
-            Family::SenderQuota => self.sender_quota(draw),
-            Family::ReceiverQuota => self.receiver_quota(draw),
-            Family::BlackHole => self.black_hole(draw),
-            Family::ShortTransfer => self.short_transfer(draw),
-            Family::BothWays => self.both_ways(),
-            Family::Changing => self.changing(draw),
-            Family::Loopback => self.loopback(draw),
-            Family::ClampedMss => self.clamp_segments(draw),
-            Family::Stalls => self.stall_path(draw),
-            Family::PerFlowLimit => self.bound_each_flow(),
-            Family::Allowance => self.use_up_allowance(draw),
+    /// Plants the limit.
+    pub(crate) fn plant(&mut self, family: &Family, draw: &mut Random) {
+        self.case.states_rate = family.states_rate.unwrap_or(self.case.states_rate);
+        if family.name == "both-ways" {
+            self.downloads = false;
+        }
+        let drawn: Vec<f64> = family.draws.iter().map(|one| one.draw(draw)).collect();
+        self.plant_in_path(family, &drawn);
+        self.plant_in_hosts(family, &drawn);
+        match family.name.as_str() {
+            "pausing-sender" => {
+                self.peer.sender = pausing(self.left * self.way.goodput(), draw);
+            }
+            "slow-reader" => self.read_slowly(draw),
+            "closed-window" => {
+                self.left = draw.log_uniform(0.005, 0.05);
+                self.read_slowly(draw);
+            }
+            "changing" => self.change_limit(family, draw),
+            "loopback" => self.limit_loopback(draw),
+            "stalls" => self.stall_path(family, draw),
+            "per-flow-limit" => self.bound_each_flow(),
+            "allowance" => self.use_up_allowance(drawn[0], drawn[1] > 0.0),
+            _ => {}
+        }
+    }
+
+    /// Plants what the table says of hosts and their programs.
+    fn plant_in_hosts(&mut self, family: &Family, drawn: &[f64]) {
+        for [host, script] in &family.scripts {
+            let script = self.filled(script, drawn);
+            self.script(self.named_host(host, drawn), script);
+        }
+        if let Some([host, hook, rule]) = &family.filter {
+            let rule = self.filled(rule, drawn);
+            self.filter(self.named_host(host, drawn), hook, &rule);
+        }
+        let filled = |words: &[String]| -> Vec<String> {
+            words.iter().map(|word| self.filled(word, drawn)).collect()
         };
+        let [flags, sender, receiver] =
+            [&family.flags, &family.sender, &family.receiver].map(|words| filled(words));
+        self.flags.extend(flags);
+        self.peer = Small { sender, receiver };
     }
 
-    fn with_datagrams(&mut self, draw: &mut Random) -> &'static str {
-        // Only the stated rate distinguishes a part of a link from a link.
-        self.case.states_rate = true;
-        let part = draw.uniform(0.35, 0.6) * self.way.rate;
-        self.cross_traffic(&["-u", "-l", "1400", "-b", &format!("{part:.0}")]);
-        "capacity/shared"
+    /// Plants what is drawn for the path, its other loads and the length of the transfer.
+    fn plant_in_path(&mut self, family: &Family, drawn: &[f64]) {
+        let share = || Ratio::new(drawn[0]);
+        match family.name.as_str() {
+            "shared-with-datagrams" => {
+                let part = drawn[0] * self.way.rate;
+                self.cross_traffic(&format!("-u -l 1400 -b {part:.0}"));
+            }
+            "shared-with-tcp" => {
+                let others = drawn[0] as u32 * self.streams;
+                self.cross_traffic(&format!("-C {} -P {others}", self.control));
+            }
+            "random-loss" => {
+                // Reno: √(3⁄2p) packets (Mathis and others, 1997); CUBIC is like it where windows
+                // are small.
+                let packets = self.way.packets() * self.left;
+                self.case.path.loss[usize::from(self.downloads)] = 1.5 / (packets * packets);
+            }
+            "shallow-queue" => self.case.path.queue = ByteCount::from_f64(drawn[0] * PACKET),
+            "sender-quota" => self.case.quota = Some((self.data_sender(), share())),
+            "receiver-quota" => self.case.quota = Some((self.data_receiver(), share())),
+            "short-transfer" => self.bytes = Some(SEGMENT * drawn[0]),
+            _ => {}
+        }
     }
 
-    fn with_tcp(&mut self, draw: &mut Random) -> &'static str {
-        self.case.states_rate = true;
-        let others = draw.pick(&["3", "4", "6"]);
-        let others: u32 = others.parse().unwrap_or(2) * self.streams;
-        self.cross_traffic(&["-C", self.control, "-P", &others.to_string()]);
-        "capacity/shared"
+    /// Returns the host that the table means.
+    fn named_host(&self, name: &str, drawn: &[f64]) -> Host {
+        let is_last_drawn = drawn.last().is_some_and(|last| *last > 0.0);
+        match name {
+            "receiver-by-chance" if is_last_drawn => self.data_receiver(),
+            "sender" | "receiver-by-chance" => self.data_sender(),
+            "receiver" => self.data_receiver(),
+            "drawn-router" if is_last_drawn => Host::FarRouter,
+            "drawn-router" => Host::NearRouter,
+            _ => self.data_router(),
+        }
     }
 
-    fn random_loss(&mut self) -> &'static str {
-        // Reno: √(3⁄2p) packets (Mathis and others, 1997); CUBIC is like it where windows are
-        // small.
-        let packets = self.way.packets() * self.left;
-        self.case.path.loss[usize::from(self.downloads)] = 1.5 / (packets * packets);
-        "loss/random"
+    /// Returns a text with the figures of the case in place of their names.
+    fn filled(&self, text: &str, drawn: &[f64]) -> String {
+        let drawn = drawn.first().copied().unwrap_or(0.0);
+        let (window, left) = (self.window(), self.left * self.way.rate);
+        let (rmem, wmem) = (window * 1.6, window * 1.5);
+        let figures = [
+            ("{window}", window),
+            ("{rmem}", rmem),
+            ("{rmem_usual}", rmem.min(131_072.0)),
+            ("{wmem}", wmem),
+            ("{wmem_usual}", wmem.min(65_536.0)),
+            ("{sndbuf}", window * 0.75),
+            ("{left}", left),
+            ("{left_bytes}", left / 8.0),
+            ("{burst}", (left / 8.0 * drawn).max(20_000.0)),
+            (
+                "{goodput}",
+                self.left * self.way.goodput() / f64::from(self.streams),
+            ),
+            ("{bytes}", drawn * PACKET),
+            ("{floor}", drawn.floor()),
+        ];
+        let mut filled = text.to_owned();
+        for (name, figure) in figures {
+            filled = filled.replace(name, &format!("{figure:.0}"));
+        }
+        filled
     }
 
-    fn policer(&mut self, draw: &mut Random) -> &'static str {
-        let passes = self.left * self.way.rate / 8.0;
-        // Of as many milliseconds as devices have.
-        let burst = (passes * draw.log_uniform(0.005, 0.08)).max(20_000.0);
-        self.filter(self.data_router(), "forward", &policing(passes, burst));
-        "loss/policer"
-    }
-
-    fn shallow_queue(&mut self, draw: &mut Random) -> &'static str {
-        self.case.path.queue = ByteCount::from_f64(draw.uniform(3.0, 9.0) * PACKET);
-        "loss/shallow-queue"
-    }
-
-    fn receive_maximum(&mut self) -> &'static str {
-        let most = self.window() * 1.6;
-        let usual = most.min(131_072.0);
-        self.script(
-            self.data_receiver(),
-            format!("sysctl -qw net.ipv4.tcp_rmem='4096 {usual:.0} {most:.0}'"),
-        );
-        "receive-window/tcp-rmem-max"
-    }
-
-    fn receive_buffer(&mut self) -> &'static str {
-        let window = self.window();
-        self.flag(&["--window", &format!("{window:.0}")]);
-        self.peer.receiver = vec!["--buffer".to_owned(), format!("{window:.0}")];
-        "receive-window/so-rcvbuf"
-    }
-
-    fn no_scaling(&mut self, draw: &mut Random) -> &'static str {
-        let host = if draw.chance(0.7) {
-            self.data_receiver()
-        } else {
-            self.data_sender()
-        };
-        self.script(host, "sysctl -qw net.ipv4.tcp_window_scaling=0".to_owned());
-        "receive-window/no-window-scaling"
-    }
-
-    fn stripped_scale(&mut self, draw: &mut Random) -> &'static str {
-        let router = draw.pick(&[Host::NearRouter, Host::FarRouter]);
-        self.filter(router, "forward", "tcp flags syn reset tcp option window");
-        "receive-window/window-scale-stripped"
-    }
-
-    fn send_maximum(&mut self) -> &'static str {
-        let most = self.window() * 1.5;
-        let usual = most.min(65_536.0);
-        self.script(
-            self.data_sender(),
-            format!("sysctl -qw net.ipv4.tcp_wmem='4096 {usual:.0} {most:.0}'"),
-        );
-        "send-buffer/tcp-wmem-max"
-    }
-
-    fn send_buffer(&mut self) -> &'static str {
-        let size = self.window() * 0.75;
-        self.peer.sender = vec!["--buffer".to_owned(), format!("{size:.0}")];
-        "send-buffer/so-sndbuf"
-    }
-
-    fn offered_rate(&mut self) -> &'static str {
-        let offered = self.left * self.way.goodput() / f64::from(self.streams);
-        self.flag(&["-b", &format!("{offered:.0}")]);
-        "sender-application/rate-limited"
-    }
-
-    fn pausing_sender(&mut self, draw: &mut Random) -> &'static str {
-        self.peer.sender = pausing(self.left * self.way.goodput(), draw);
-        "sender-application/idle"
-    }
-
-    fn slow_reader(&mut self, draw: &mut Random) -> &'static str {
+    fn read_slowly(&mut self, draw: &mut Random) {
         self.peer.receiver = pausing(self.left * self.way.goodput(), draw);
         // Of 128 KiB each, as both servers read.
         let pause = 131_072.0 * 8.0 / (self.left * self.way.goodput() / f64::from(self.streams));
         if !self.is_watched() {
-            let call = if self.case.view == View::BothEnds {
-                "recvfrom"
-            } else {
-                "read"
-            };
+            let is_own = self.case.view == JudgedView::BothEnds;
+            let call = if is_own { "recvfrom" } else { "read" };
             self.downloads = false;
             self.case.slow_call = Some((call, Span::from_secs_f64(pause)));
         }
-        "receiver-application/slow-reader"
     }
 
-    /// A reader that takes so little that the window is closed for most of the time.
-    fn close_window(&mut self, draw: &mut Random) -> &'static str {
-        self.left = draw.log_uniform(0.005, 0.05);
-        self.slow_reader(draw)
-    }
-
-    /// A device that makes segments so small that headers, and the memory that each takes of a
-    /// buffer, cost most.
-    fn clamp_segments(&mut self, draw: &mut Random) -> &'static str {
-        let mss = draw.uniform(100.0, 160.0).floor();
-        let router = draw.pick(&[Host::NearRouter, Host::FarRouter]);
-        self.filter(
-            router,
-            "forward",
-            &format!("tcp flags syn tcp option maxseg size set {mss}"),
-        );
-        "mtu/mss-clamped"
-    }
-
-    /// A path that is interrupted so often that most of the time passes in timeouts.
-    fn stall_path(&mut self, draw: &mut Random) -> &'static str {
-        self.case.states_rate = false;
-        let whole = self.seconds(Family::Stalls);
-        let (stalled, flows) = (
-            whole * draw.uniform(0.2, 0.3),
-            whole * draw.uniform(0.02, 0.06),
-        );
-        let router = self.data_router();
+    fn stall_path(&mut self, family: &Family, draw: &mut Random) {
+        let whole = self.seconds(family);
+        let stalled = whole * draw.uniform(0.2, 0.3);
+        let flows = whole * draw.uniform(0.02, 0.06);
         let drop = filtering("forward", "oifname path0 tcp dport != 0 drop");
         let stall =
             format!("{drop}; sleep {stalled:.2}; nft delete table ip bench; sleep {flows:.2}");
         let begun = data_flows("path0");
-        self.case.change = Some((
-            router,
-            format!("{begun}; sleep 0.5; for i in 1 2 3; do {stall}; done"),
-        ));
-        "loss"
+        let script = format!("{begun}; sleep 0.5; for i in 1 2 3; do {stall}; done");
+        self.case.change = Some((self.data_router(), script));
     }
 
-    /// A policer of each connection: several of them multiply what one carries.
-    fn bound_each_flow(&mut self) -> &'static str {
-        // Only the stated rate shows that a part of it is none.
-        self.case.states_rate = true;
+    fn bound_each_flow(&mut self) {
         let each = self.left * self.way.rate / 8.0 / f64::from(self.streams);
         let burst = (each * 0.02).max(20_000.0);
         let set = "add set ip bench flows { type ipv4_addr . inet_service . inet_service; flags dynamic; }";
@@ -332,17 +268,16 @@ impl Plan {
             self.data_router(),
             table + &filtering("forward", &format!("'{rule}'")),
         );
-        "capacity/per-flow-limit"
     }
 
-    /// A bucket that lasts for a few seconds of a full link, of a shaper or of a policer.
-    fn use_up_allowance(&mut self, draw: &mut Random) -> &'static str {
+    /// A bucket that lasts for so many seconds of a full link, of a shaper or of a policer.
+    fn use_up_allowance(&mut self, seconds: f64, is_shaper: bool) {
         let passes = self.left * self.way.rate;
-        let saved = (self.way.rate - passes) / 8.0 * draw.uniform(3.5, 5.0);
-        if draw.chance(0.5) {
+        let saved = (self.way.rate - passes) / 8.0 * seconds;
+        if is_shaper {
+            let limit = self.way.bytes().max(40_000.0);
             let shaper = format!(
-                "tc qdisc add dev host0 root tbf rate {passes:.0}bit burst {saved:.0} limit {:.0}",
-                self.way.bytes().max(40_000.0)
+                "tc qdisc add dev host0 root tbf rate {passes:.0}bit burst {saved:.0} limit {limit:.0}"
             );
             // The router behind the bottleneck.
             let router = if self.downloads {
@@ -358,134 +293,67 @@ impl Plan {
                 &policing(passes / 8.0, saved),
             );
         }
-        "capacity/allowance"
-    }
-
-    fn own_shaper(&mut self) -> &'static str {
-        let held = self.left * self.way.rate;
-        self.script(self.data_sender(), shaping(held));
-        "pacing/qdisc"
-    }
-
-    fn own_short_queue(&mut self, draw: &mut Random) -> &'static str {
-        let held = self.left * self.way.rate;
-        let limit = draw.uniform(4.0, 10.0) * PACKET;
-        self.script(
-            self.data_sender(),
-            format!(
-                "tc qdisc add dev host0 root tbf rate {held:.0}bit burst 5000 limit {limit:.0}"
-            ),
-        );
-        "capacity/host-queue"
-    }
-
-    fn max_pace(&mut self) -> &'static str {
-        let pace = self.left * self.way.goodput() / f64::from(self.streams);
-        self.flag(&["--fq-rate", &format!("{pace:.0}")]);
-        "pacing/max-pacing-rate"
-    }
-
-    fn sender_quota(&mut self, draw: &mut Random) -> &'static str {
-        self.case.quota = Some((self.data_sender(), Ratio::new(draw.uniform(0.005, 0.015))));
-        "cpu/stolen"
-    }
-
-    fn receiver_quota(&mut self, draw: &mut Random) -> &'static str {
-        self.case.quota = Some((self.data_receiver(), Ratio::new(draw.uniform(0.005, 0.015))));
-        "cpu/stolen"
-    }
-
-    fn black_hole(&mut self, draw: &mut Random) -> &'static str {
-        let mtu = draw.uniform(1280.0, 1480.0).floor();
-        let router = self.data_router();
-        self.script(router, format!("ip link set path0 mtu {mtu}"));
-        self.filter(router, "output", "icmp type destination-unreachable drop");
-        "mtu/black-hole"
-    }
-
-    fn short_transfer(&mut self, draw: &mut Random) -> &'static str {
-        self.bytes = Some(SEGMENT * draw.uniform(30.0, 150.0));
-        "congestion-window/ramp-up"
-    }
-
-    fn both_ways(&mut self) -> &'static str {
-        self.downloads = false;
-        self.flag(&["--bidir"]);
-        "capacity/link"
     }
 
     /// A limit that holds for most of the transfer, and another for the rest, before it or after
     /// it.
-    fn changing(&mut self, draw: &mut Random) -> &'static str {
-        self.case.states_rate = false;
+    fn change_limit(&mut self, family: &Family, draw: &mut Random) {
         let passes = self.left * self.way.rate;
-        let (host, begin, end, name) = if self.downloads || draw.chance(0.5) {
+        let is_policer = self.downloads || draw.chance(0.5);
+        let (host, device, begin, end) = if is_policer {
             let burst = (passes / 8.0 * 0.02).max(20_000.0);
             let begin = filtering("forward", &policing(passes / 8.0, burst));
             (
                 self.data_router(),
+                "path0",
                 begin,
                 "nft delete table ip bench",
-                "loss/policer",
             )
         } else {
-            (
-                Host::Near,
-                shaping(passes),
-                "tc qdisc del dev host0 root",
-                "pacing/qdisc",
-            )
+            let end = "tc qdisc del dev host0 root";
+            (Host::Near, "host0", shaping(passes), end)
         };
+        if !is_policer {
+            "pacing/qdisc".clone_into(&mut self.case.expected);
+        }
         let (is_first, share) = (draw.chance(0.5), draw.uniform(0.2, 0.3));
-        let wait = self.seconds(Family::Changing) * if is_first { 1.0 - share } else { share };
-        let change = if is_first {
-            end.to_owned()
-        } else {
-            begin.clone()
-        };
+        let wait = self.seconds(family) * if is_first { 1.0 - share } else { share };
+        let change = if is_first { end } else { &begin };
+        let begun = data_flows(device);
+        self.case.change = Some((host, format!("{begun}; sleep {wait:.1}; {change}")));
         if is_first {
             self.script(host, begin);
         }
-        let device = if host == Host::Near { "host0" } else { "path0" };
-        let begun = data_flows(device);
-        self.case.change = Some((host, format!("{begun}; sleep {wait:.1}; {change}")));
-        name
     }
 
-    fn loopback(&mut self, draw: &mut Random) -> &'static str {
-        self.case.states_rate = false;
+    fn limit_loopback(&mut self, draw: &mut Random) {
         self.case.server_host = Host::Near;
         match draw.pick(&["rate", "quota", "reader"]) {
-            "quota" if self.case.view == View::BothEnds => {
+            "quota" if self.case.view == JudgedView::BothEnds => {
                 self.case.quota = Some((Host::Near, Ratio::new(draw.uniform(0.005, 0.015))));
-                "cpu/stolen"
+                "cpu/stolen".clone_into(&mut self.case.expected);
             }
-            "reader" if !self.downloads => self.slow_reader(draw),
-            _ => self.offered_rate(),
+            "reader" if !self.downloads => {
+                self.read_slowly(draw);
+                "receiver-application/slow-reader".clone_into(&mut self.case.expected);
+            }
+            _ => {
+                let offered = self.left * self.way.goodput() / f64::from(self.streams);
+                self.flags.extend(words(&format!("-b {offered:.0}")));
+            }
         }
     }
 
-    fn cross_traffic(&mut self, load: &[&str]) {
+    fn cross_traffic(&mut self, load: &str) {
         // Data goes the way that the judged data goes.
-        let reversed = if self.downloads { "-R" } else { "" };
-        let port = CROSS_TRAFFIC_PORT.to_string();
-        let client = [
-            "iperf3", "-c", FAR_ROUTER, "-p", &port, "-t", "60", reversed,
-        ];
-        let client = client
-            .iter()
-            .chain(load)
-            .filter(|word| !word.is_empty())
-            .map(|word| (*word).to_owned())
-            .collect();
-        self.case.cross_traffic = Some([
-            client,
-            ["iperf3", "-s", "-p", &port].map(str::to_owned).to_vec(),
-        ]);
+        let (port, reversed) = (CROSS_TRAFFIC_PORT, if self.downloads { "-R" } else { "" });
+        let client = format!("iperf3 -c {FAR_ROUTER} -p {port} -t 60 {reversed} {load}");
+        let server = format!("iperf3 -s -p {port}");
+        self.case.cross_traffic = Some([words(&client), words(&server)]);
     }
 
     /// Chooses the programs at both ends.
-    pub(crate) fn programs(&mut self, family: Family, draw: &mut Random) {
+    pub(crate) fn programs(&mut self, family: &Family, draw: &mut Random) {
         let seconds = self.seconds(family);
         if self.is_watched() {
             self.watched_programs(family, seconds, draw);
@@ -494,221 +362,144 @@ impl Plan {
         }
     }
 
-    fn seconds(&self, family: Family) -> f64 {
-        let round_trips = if family == Family::ShallowQueue {
-            120.0
-        } else {
-            45.0
-        };
-        let least = if family == Family::Allowance {
-            13.0
-        } else {
-            6.0
-        };
-        (self.way.rtt * round_trips).clamp(least, 14.0).ceil()
+    fn seconds(&self, family: &Family) -> f64 {
+        let seconds = self.way.rtt * family.round_trips;
+        seconds.clamp(family.min_seconds, 14.0).ceil()
     }
 
     fn own_programs(&mut self, seconds: f64) {
-        let port = PORT.to_string();
-        let server: &[&str] = match self.case.view {
-            View::BothEnds => &["FULLPIPE", "serve", "-p", &port],
-            _ => &["iperf3", "-s", "-p", &port],
+        self.case.server = match self.case.view {
+            JudgedView::BothEnds => words(&format!("FULLPIPE serve -p {PORT}")),
+            _ => words(&format!("iperf3 -s -p {PORT}")),
         };
-        self.case.server = owned(server);
-        let target = if self.case.server_host == Host::Far {
-            FAR
-        } else {
-            "127.0.0.1"
+        let target = match self.case.server_host {
+            Host::Far => FAR,
+            _ => "127.0.0.1",
         };
-        self.flag(&[
-            target,
-            "-p",
-            &PORT.to_string(),
-            "-C",
-            self.control,
-            "-P",
-            &self.streams.to_string(),
-        ]);
-        match self.bytes {
-            Some(bytes) => self.flag(&["-n", &format!("{bytes:.0}")]),
-            None => self.flag(&["-t", &seconds.to_string()]),
-        }
-        if self.downloads {
-            self.flag(&["-R"]);
-        }
-        self.case.client = [std::mem::take(&mut self.flags), self.bandwidth()].concat();
+        let (control, streams) = (&self.control, self.streams);
+        let amount = match self.bytes {
+            Some(bytes) => format!("-n {bytes:.0}"),
+            None => format!("-t {seconds}"),
+        };
+        let reversed = if self.downloads { "-R" } else { "" };
+        let load = format!("{target} -p {PORT} -C {control} -P {streams} {amount} {reversed}");
+        let flags = std::mem::take(&mut self.flags);
+        self.case.client = [flags, words(&load), self.bandwidth()].concat();
     }
 
-    #[expect(clippy::too_many_lines, reason = "a list of cases")]
-    fn watched_programs(&mut self, family: Family, seconds: f64, draw: &mut Random) {
-        let common = match self.bytes {
-            Some(bytes) => vec!["--bytes".to_owned(), format!("{bytes:.0}")],
-            None => vec!["--time".to_owned(), (seconds + 3.0).to_string()],
-        };
-        let needs_small_programs = matches!(
-            family,
-            Family::SendBuffer
-                | Family::ReceiveBuffer
-                | Family::PausingSender
-                | Family::SlowReader
-                | Family::ClosedWindow
-                | Family::ShortTransfer
-        );
-        let target = format!("{FAR}:{PORT}");
-        let (listen, url) = (
-            format!("TCP-LISTEN:{PORT},reuseaddr"),
-            format!("http://{target}/"),
-        );
-        let port = PORT.to_string();
+    fn watched_programs(&mut self, family: &Family, seconds: f64, draw: &mut Random) {
         // SSH encrypts, and allows 2 MiB in flight.
         let suits_ssh = self.way.rate < 60e6 && self.way.bytes() < 1e6;
-        let program = match needs_small_programs {
-            true => "small",
-            false if suits_ssh => {
-                draw.pick(&["small", "socat", "iperf3", "curl", "nginx", "scp", "rsync"])
-            }
-            false => draw.pick(&["small", "socat", "iperf3", "curl", "nginx"]),
+        let program = if family.small_programs {
+            "small"
+        } else if suits_ssh {
+            draw.pick(&["small", "socat", "iperf3", "curl", "nginx", "scp", "rsync"])
+        } else {
+            draw.pick(&["small", "socat", "iperf3", "curl", "nginx"])
         };
-        let (server, client) = match (program, self.downloads) {
-            ("socat", false) => (
-                owned(&["socat", "-u", &listen, "OPEN:/dev/null"]),
-                owned(&["socat", "-u", "OPEN:/dev/zero", &format!("TCP:{target}")]),
-            ),
-            ("socat", true) => (
-                owned(&["socat", "-u", "OPEN:/dev/zero", &listen]),
-                owned(&["socat", "-u", &format!("TCP:{target}"), "OPEN:/dev/null"]),
-            ),
-            ("curl", false) => (
-                owned(&["socat", "-u", &listen, "OPEN:/dev/null"]),
-                owned(&[
-                    "curl",
-                    "--silent",
-                    "--header",
-                    "Expect:",
-                    "--upload-file",
-                    "/dev/zero",
-                    &url,
-                ]),
-            ),
-            ("curl", true) => (
+        let [server, client] = match program {
+            "socat" | "curl" | "nginx" => self.web_programs(program, seconds),
+            "scp" | "rsync" => self.ssh_programs(program),
+            "iperf3" => {
+                let (time, control) = (seconds + 3.0, &self.control);
+                let reversed = if self.downloads { "-R" } else { "" };
+                let client = format!("iperf3 -c {FAR} -p {PORT} -t {time} -C {control} {reversed}");
+                [words(&format!("iperf3 -s -p {PORT}")), words(&client)]
+            }
+            _ => self.small_programs(seconds),
+        };
+        let time = words(&format!("-t {seconds}"));
+        self.case.client = [time, self.bandwidth(), words("--"), client].concat();
+        self.case.server = server;
+    }
+
+    /// Returns a server that throws away what comes, or sends zeros, and a client. What nginx does not
+    /// take, the small programs move.
+    fn web_programs(&self, program: &str, seconds: f64) -> [Vec<String>; 2] {
+        let (target, listen) = (
+            format!("{FAR}:{PORT}"),
+            format!("TCP-LISTEN:{PORT},reuseaddr"),
+        );
+        let sink = words(&format!("socat -u {listen} OPEN:/dev/null"));
+        match (program, self.downloads) {
+            ("socat", false) => [
+                sink,
+                words(&format!("socat -u OPEN:/dev/zero TCP:{target}")),
+            ],
+            ("socat", true) => [
+                words(&format!("socat -u OPEN:/dev/zero {listen}")),
+                words(&format!("socat -u TCP:{target} OPEN:/dev/null")),
+            ],
+            ("curl", false) => {
+                let put = "curl --silent --header Expect: --upload-file /dev/zero";
+                [sink, words(&format!("{put} http://{target}/"))]
+            }
+            ("curl", true) => [
                 owned(&["socat", "-u", WEB_SERVER, &listen]),
-                owned(&["curl", "--silent", "--output", "/dev/null", &url]),
-            ),
-            ("nginx", true) => (
+                words(&format!(
+                    "curl --silent --output /dev/null http://{target}/"
+                )),
+            ],
+            (_, true) => [
                 script(&format!(
                     "{SPARSE_FILE} {NGINX_CONFIGURATION} exec nginx -p SCRATCH -c SCRATCH/nginx.conf"
                 )),
-                owned(&[
-                    "curl",
-                    "--silent",
-                    "--output",
-                    "/dev/null",
-                    &format!("http://{target}/file"),
-                ]),
-            ),
-            ("scp", downloads) => {
-                let there = format!("root@{FAR}:");
-                let (from, to) = if downloads {
-                    (format!("{there}SCRATCH/file"), "/dev/null".to_owned())
-                } else {
-                    ("SCRATCH/file".to_owned(), format!("{there}/dev/null"))
-                };
-                let copy = [
-                    owned(&["scp", "-q", "-P", &port]),
-                    owned(&SSH_OPTIONS),
-                    vec![from, to],
-                ]
-                .concat();
-                (script(&format!("{SPARSE_FILE} {SSH_SERVER}")), copy)
-            }
-            ("rsync", downloads) => {
-                let there = format!("root@{FAR}:SCRATCH/");
-                let (from, to) = if downloads {
-                    (format!("{there}file"), "SCRATCH/copy".to_owned())
-                } else {
-                    ("SCRATCH/file".to_owned(), format!("{there}copy"))
-                };
-                let shell = format!("ssh -p {port} {}", SSH_OPTIONS.join(" "));
-                let copy = owned(&[
-                    "rsync",
-                    "--inplace",
-                    "--whole-file",
-                    "-e",
-                    &shell,
-                    &from,
-                    &to,
-                ]);
-                (script(&format!("{SPARSE_FILE} {SSH_SERVER}")), copy)
-            }
-            ("iperf3", _) => {
-                let time = (seconds + 3.0).to_string();
-                let client = owned(&[
-                    "iperf3",
-                    "-c",
-                    FAR,
-                    "-p",
-                    &port,
-                    "-t",
-                    &time,
-                    "-C",
-                    self.control,
-                ]);
-                let reversed = if self.downloads {
-                    owned(&["-R"])
-                } else {
-                    Vec::new()
-                };
-                (
-                    owned(&["iperf3", "-s", "-p", &port]),
-                    [client, reversed].concat(),
-                )
-            }
-            (_, downloads) => {
-                let (serve, call) = if downloads {
-                    ("offer", "fetch")
-                } else {
-                    ("take", "send")
-                };
-                let (far, near) = if downloads {
-                    (&self.peer.sender, &self.peer.receiver)
-                } else {
-                    (&self.peer.receiver, &self.peer.sender)
-                };
-                (
-                    [
-                        owned(&["BENCH", "peer", serve, &port]),
-                        far.clone(),
-                        common.clone(),
-                    ]
-                    .concat(),
-                    [
-                        owned(&["BENCH", "peer", call, &target]),
-                        near.clone(),
-                        common,
-                    ]
-                    .concat(),
-                )
-            }
+                words(&format!(
+                    "curl --silent --output /dev/null http://{target}/file"
+                )),
+            ],
+            (_, false) => self.small_programs(seconds),
+        }
+    }
+
+    fn ssh_programs(&self, program: &str) -> [Vec<String>; 2] {
+        let there = format!("root@{FAR}:");
+        let copy = if program == "scp" {
+            let files = if self.downloads {
+                format!("{there}SCRATCH/file /dev/null")
+            } else {
+                format!("SCRATCH/file {there}/dev/null")
+            };
+            words(&format!("scp -q -P {PORT} {SSH_OPTIONS} {files}"))
+        } else {
+            let files = if self.downloads {
+                format!("{there}SCRATCH/file SCRATCH/copy")
+            } else {
+                format!("SCRATCH/file {there}SCRATCH/copy")
+            };
+            let mut copy = words("rsync --inplace --whole-file -e");
+            copy.push(format!("ssh -p {PORT} {SSH_OPTIONS}"));
+            copy.extend(words(&files));
+            copy
         };
-        self.case.server = server;
-        self.case.client = [
-            owned(&["-t", &seconds.to_string()]),
-            self.bandwidth(),
-            owned(&["--"]),
-            client,
-        ]
-        .concat();
+        [script(&format!("{SPARSE_FILE} {SSH_SERVER}")), copy]
+    }
+
+    fn small_programs(&self, seconds: f64) -> [Vec<String>; 2] {
+        let amount = match self.bytes {
+            Some(bytes) => format!("--bytes {bytes:.0}"),
+            None => format!("--time {}", seconds + 3.0),
+        };
+        let (sender, receiver) = (&self.peer.sender, &self.peer.receiver);
+        let (serve, call, far, near) = if self.downloads {
+            ("offer", "fetch", sender, receiver)
+        } else {
+            ("take", "send", receiver, sender)
+        };
+        let server = words(&format!("BENCH peer {serve} {PORT}"));
+        let client = words(&format!("BENCH peer {call} {FAR}:{PORT}"));
+        [(server, far), (client, near)]
+            .map(|(program, arguments)| [&program[..], arguments, &words(&amount)].concat())
     }
 
     /// Returns the flag that states the rate of the path, if the user does.
     fn bandwidth(&self) -> Vec<String> {
-        let stated = self
-            .case
-            .states_rate
-            .then(|| self.case.stated_rate().bps().to_string());
-        stated
-            .map(|rate| owned(&["--bandwidth", &rate]))
-            .unwrap_or_default()
+        let rate = self.case.stated_rate().bps();
+        if self.case.states_rate {
+            words(&format!("--bandwidth {rate}"))
+        } else {
+            Vec::new()
+        }
     }
 }
 
@@ -743,20 +534,17 @@ fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
+/// Returns the words of a command none of which has a space.
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
 /// Returns flags of a small program that moves so many bits per second and pauses in between.
 fn pausing(rate: f64, draw: &mut Random) -> Vec<String> {
     let call = draw.log_uniform(4_000.0, 200_000.0).floor();
     let pause = call * 8.0 / rate;
     // Shorter pauses than a timer can keep are taken together.
     let calls = (0.002 / pause).ceil().max(1.0);
-    [
-        "--call",
-        &call.to_string(),
-        "--calls",
-        &calls.to_string(),
-        "--pause",
-        &format!("{:.0}", pause * calls * 1e6),
-    ]
-    .map(str::to_owned)
-    .to_vec()
+    let pause = pause * calls * 1e6;
+    words(&format!("--call {call} --calls {calls} --pause {pause:.0}"))
 }

@@ -10,14 +10,11 @@ use fullpipe_record::{Evidence, Framing, Measurement, Remedy, Trial, Verdict};
 use fullpipe_units::Ratio;
 use serde::Deserialize;
 
-use super::captures::Captures;
-use super::case::{CROSS_TRAFFIC_PORT, Case, PORT, View};
+use super::case::{CROSS_TRAFFIC_PORT, Case, PORT};
 use super::network::{Host, Network};
-use super::other_kernel::run_in;
 use super::others::kept_by_others;
-use super::record::{Record, stem};
-use crate::accuracy::RemedyResult;
 use crate::diagnosis::{Quota, slowed};
+use crate::judged::{JudgedView, Record, RemedyResult};
 use crate::process::{Process, RunError, last_words};
 
 /// Longest time until a server can be reached.
@@ -36,12 +33,8 @@ pub(crate) struct Programs<'p> {
     pub(crate) fullpipe: &'p Path,
     /// This one, whose `peer` is a small foreign program.
     pub(crate) bench: &'p Path,
-    /// A User-Mode Linux in which the near host runs.
-    pub(crate) kernel: Option<&'p Path>,
     /// Set if the best remedy of a load of its own is applied and measured.
     pub(crate) proves: bool,
-    /// The folder for captures of both ends, if they are taken.
-    pub(crate) captures: Option<&'p Path>,
 }
 
 /// The document that `fullpipe diagnose --json` prints.
@@ -72,100 +65,40 @@ impl Programs<'_> {
     /// # Errors
     /// If it could not be planted, or the user stopped it.
     pub(crate) fn run(&self, case: &Case, stop: &AtomicBool) -> Result<Record, RunError> {
-        let network = Network::make(&case.path, case.seed, self.kernel.is_some())?;
-        let is_elsewhere = |host: Host| host == Host::Near && self.kernel.is_some();
-        for (host, script) in case.scripts.iter().filter(|(host, _)| !is_elsewhere(*host)) {
+        let network = Network::make(&case.path, case.seed)?;
+        for (host, script) in &case.scripts {
             network.shell(*host, script)?;
         }
-        let quota = case
-            .quota
-            .map(|(_, share)| Quota::make(share))
-            .transpose()
-            .map_err(RunError::failed)?;
+        let quota = case.quota.map(|(_, share)| Quota::make(share));
+        let quota = quota.transpose()?;
         let wrap = |host: Host| match (&quota, case.quota) {
             (Some(quota), Some((held, _))) if held == host => quota.wrap(),
             _ => Vec::new(),
         };
-        let slow = case
-            .slow_call
-            .map(|(call, by)| slowed(call, by))
-            .unwrap_or_default();
-        let is_near = case.server_host == Host::Near;
-        let [server_quota, client_quota] = if is_near {
-            [wrap(Host::Near), Vec::new()]
-        } else {
-            [wrap(Host::Far), wrap(Host::Near)]
-        };
-        let server = [server_quota, slow, self.words(&case.server, &network)].concat();
+        let slow = case.slow_call.map(|(call, by)| slowed(call, by));
+        let words = self.words(&case.server, &network);
+        let server = [wrap(case.server_host), slow.unwrap_or_default(), words].concat();
         let _server = start(&network, case.server_host, &server, PORT, stop)?;
         let _cross_traffic = cross_traffic(&network, case, stop)?;
+        let client_quota = match case.server_host {
+            Host::Near => Vec::new(),
+            _ => wrap(Host::Near),
+        };
         let client = self.client(case, &client_quota, &network);
-        let name = stem(case.view, &case.name);
-        let captures = self
-            .captures
-            .map(|folder| Captures::start(&network, folder, &name));
-        let captures = captures.transpose().map_err(RunError::failed)?;
-        let script = case
-            .change
-            .as_ref()
-            .map(|(host, script)| (host, ["sh", "-ec", script].map(str::to_owned)));
-        let change =
-            script.map(|(host, words)| Process::start(&mut network.command(*host, &words)));
+        let change = case.change.as_ref().map(|(host, script)| {
+            let words = ["sh", "-ec", script].map(str::to_owned);
+            Process::start(&mut network.command(*host, &words))
+        });
         let _change = change.transpose()?;
-        let ended = match self.kernel {
-            Some(kernel) => {
-                let near = case.scripts.iter().filter(|(host, _)| is_elsewhere(*host));
-                let scripts: Vec<&str> = near.map(|(_, script)| script.as_str()).collect();
-                run_in(kernel, &network, &scripts, &client, TIMEOUT, stop)?
-            }
-            None => {
-                Process::start(&mut network.command(Host::Near, &client))?.finish(TIMEOUT, stop)?
-            }
-        };
-        drop(captures);
-        let document: Option<Document> = serde_json::from_str(&ended.stdout).ok();
-        let (diagnosis, measurement) = document.map_or((None, None), |document| {
-            (document.diagnosis, document.measurement)
-        });
-        let (found, trial) = diagnosis.map_or((None, None), |diagnosis| {
-            (diagnosis.transfers.into_iter().next(), diagnosis.trial)
-        });
-        let own = || {
-            let stated = case.states_rate.then(|| case.stated_rate());
-            Some(Evidence::from_measurement(
-                measurement.as_ref()?,
-                stated,
-                Framing::Ethernet,
-            ))
-        };
-        let evidence = found
-            .as_ref()
-            .and_then(|found| found.evidence.clone())
-            .or_else(own);
-        let kept_by_others =
-            self.kept_by_others(&network, case, found.as_ref(), evidence.as_ref(), stop)?;
-        let passage = network.finish();
-        Ok(Record {
-            name: case.name.clone(),
-            view: case.view,
-            expected: case.expected.to_owned(),
-            bandwidth: case.stated_rate(),
-            states_rate: case.states_rate,
-            path: case.path(),
-            broken: passage.broken(),
-            not_planted: not_planted(case, evidence.as_ref()),
-            failed: found
-                .is_none()
-                .then(|| last_words(&ended.stderr, "no words")),
-            verdict: found.as_ref().map(|found| found.verdict.clone()),
-            remedies: found
-                .as_ref()
-                .map(|found| found.remedies.clone())
-                .unwrap_or_default(),
-            evidence,
-            remedy_result: trial.and_then(result),
-            kept_by_others,
-        })
+        let ended =
+            Process::start(&mut network.command(Host::Near, &client))?.finish(TIMEOUT, stop)?;
+        let mut record = record_of(case, serde_json::from_str(&ended.stdout).ok());
+        if record.verdict.is_none() {
+            record.failed = Some(last_words(&ended.stderr, "no words"));
+        }
+        record.kept_by_others = self.kept_by_others(&network, case, &record, stop)?;
+        record.broken = network.finish().broken();
+        Ok(record)
     }
 
     /// Compares transfers of another program without and with a remedy, where remedies are proven
@@ -175,54 +108,39 @@ impl Programs<'_> {
         &self,
         network: &Network,
         case: &Case,
-        found: Option<&Found>,
-        evidence: Option<&Evidence>,
+        record: &Record,
         stop: &AtomicBool,
     ) -> Result<Option<Ratio>, RunError> {
         let is_steady = case.cross_traffic.is_none()
             && case.change.is_none()
             && !case.expected.starts_with("loss/");
-        let (Some(found), Some(evidence), true) = (found, evidence, self.proves && is_steady)
-        else {
+        let evidence = record.evidence.as_ref();
+        let Some(evidence) = evidence.filter(|_| self.proves && is_steady) else {
             return Ok(None);
         };
         let words = ["iperf3", "-s", "-p", &CROSS_TRAFFIC_PORT.to_string()].map(str::to_owned);
         let _server = start(network, Host::Far, &words, CROSS_TRAFFIC_PORT, stop)?;
-        kept_by_others(
-            network,
-            &found.remedies,
-            evidence.request.direction,
-            self.fullpipe,
-            stop,
-        )
+        let direction = evidence.request.direction;
+        kept_by_others(network, &record.remedies, direction, self.fullpipe, stop)
     }
 
     /// The program under test, with whatever holds its own load back, or the one that it watches.
     fn client(&self, case: &Case, wrap: &[String], network: &Network) -> Vec<String> {
-        let tried: &[&str] = if self.proves && case.view != View::Watched {
-            &["--apply", "1"]
+        let mut own = ["FULLPIPE", "diagnose", "--json"]
+            .map(str::to_owned)
+            .to_vec();
+        let watched = case.client.iter().position(|word| word == "--");
+        let watched = watched.filter(|_| case.view == JudgedView::Watched);
+        if self.proves && case.view != JudgedView::Watched {
+            own.extend(["--apply", "1"].map(str::to_owned));
+        }
+        let (before, after) = case.client.split_at(watched.map_or(0, |at| at + 1));
+        let [own, after] = [&own[..], after].map(|words| self.words(words, network));
+        if watched.is_some() {
+            [&own[..], before, wrap, &after].concat()
         } else {
-            &[]
-        };
-        let own = ["FULLPIPE", "diagnose", "--json"].iter().chain(tried);
-        let own: Vec<String> = own.map(|word| (*word).to_owned()).collect();
-        let (before, after) = match case.client.iter().position(|word| word == "--") {
-            Some(at) if case.view == View::Watched => case.client.split_at(at + 1),
-            _ => {
-                return [
-                    wrap.to_vec(),
-                    self.words(&[own, case.client.clone()].concat(), network),
-                ]
-                .concat();
-            }
-        };
-        [
-            self.words(&own, network),
-            before.to_vec(),
-            wrap.to_vec(),
-            self.words(after, network),
-        ]
-        .concat()
+            [wrap, &own, &after].concat()
+        }
     }
 
     fn words(&self, words: &[String], network: &Network) -> Vec<String> {
@@ -245,6 +163,34 @@ fn result(trial: Trial) -> Option<RemedyResult> {
         predicted_rtt: trial.predicted_rtt,
         loaded_rtt: trial.measurement.rtt.loaded.map(|rtt| rtt.median),
     })
+}
+
+/// Returns the record of a case whose program printed `document`.
+fn record_of(case: &Case, document: Option<Document>) -> Record {
+    let mut record = Record::new(&case.name, case.view, &case.expected, case.path());
+    record.bandwidth = Some(case.stated_rate());
+    record.states_rate = case.states_rate;
+    let Some(Document {
+        diagnosis,
+        measurement,
+    }) = document
+    else {
+        return record;
+    };
+    let own = measurement.map(|measurement| {
+        Evidence::from_measurement(&measurement, record.stated(), Framing::Ethernet)
+    });
+    if let Some(Diagnosis { transfers, trial }) = diagnosis {
+        record.remedy_result = trial.and_then(result);
+        if let Some(found) = transfers.into_iter().next() {
+            record.verdict = Some(found.verdict);
+            record.remedies = found.remedies;
+            record.evidence = found.evidence;
+        }
+    }
+    record.evidence = record.evidence.or(own);
+    record.not_planted = not_planted(case, record.evidence.as_ref());
+    record
 }
 
 /// Returns why the planted limit cannot have been the limit: a full path has none but its rate.

@@ -1,55 +1,38 @@
-//! The families of limits in virtual time: each transfer is simulated once, and judged from every
-//! view.
+//! The families of limits in virtual time.
 
-use std::io::{self, Cursor};
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::{Interrupt, simulate_captured};
-use fullpipe_record::{Buffer, Change, HostSettings, Measurement, Request, Transport, Verdict};
+use fullpipe_record::{Buffer, Change, HostSettings, Request, Transport};
 use fullpipe_scenario::{FlagError, PathSpec, parse_path_flag};
 use fullpipe_sim::{CrossTraffic, SimulationPlan};
-use fullpipe_trace::{ExplainedTransfers, PacketFile};
 use fullpipe_units::{BitRate, ByteCount, Span};
-use fullpipe_wire::{CapturedContent as Packet, pcap_header, pcap_record, read_captured};
 
-use super::case::{Family, PACKET, SEGMENT, Way};
-use super::draw::draw_way;
-use super::random::Random;
-use super::silent_tail::{append_keepalives, append_silence};
-use crate::captures::{Captured, Taken};
-use crate::parallel::map_in_parallel;
+use super::case::{PACKET, SEGMENT};
+use super::family::{Family, Way};
+use crate::judged::{Random, VirtualCase};
 use crate::process::RunError;
-use crate::views::{JudgedView, Judgement};
 
 /// The families that can be simulated: what path, settings and load plant.
-const FAMILIES: [Family; 20] = [
-    Family::FullLink,
-    Family::SharedWithDatagrams,
-    Family::SharedWithTcp,
-    Family::RandomLoss,
-    Family::Policer,
-    Family::PolicedBbr,
-    Family::ShallowQueue,
-    Family::ReceiveMaximum,
-    Family::ReceiveBuffer,
-    Family::NoScaling,
-    Family::StrippedScale,
-    Family::SendMaximum,
-    Family::OfferedRate,
-    Family::PausingSender,
-    Family::SlowReader,
-    Family::ClosedWindow,
-    Family::MaxPace,
-    Family::BlackHole,
-    Family::ClampedMss,
-    Family::Stalls,
+const FAMILIES: [&str; 20] = [
+    "full-link",
+    "shared-with-datagrams",
+    "shared-with-tcp",
+    "random-loss",
+    "policer",
+    "policed-bbr",
+    "shallow-queue",
+    "receive-maximum",
+    "receive-buffer",
+    "no-scaling",
+    "stripped-scale",
+    "send-maximum",
+    "offered-rate",
+    "pausing-sender",
+    "slow-reader",
+    "closed-window",
+    "max-pace",
+    "black-hole",
+    "clamped-mss",
+    "stalls",
 ];
-
-/// Bytes of each packet in a simulated capture.
-const SNAP_LENGTH: u32 = 128;
 
 /// Share of the cases whose connection stays open after the data.
 const SHARE_OF_TAILS: f64 = 0.15;
@@ -57,31 +40,20 @@ const SHARE_OF_TAILS: f64 = 0.15;
 /// Time for which cross traffic runs before a load.
 const LEAD: Span = Span::from_secs(3);
 
-/// A transfer with one planted limit.
-#[derive(Debug)]
-pub(crate) struct VirtualCase {
-    /// Seed, number, verdict and parameters.
-    pub(crate) name: String,
-    expected: &'static str,
-    plan: SimulationPlan,
-    /// The rate of the path, if the user states it.
-    stated: Option<BitRate>,
-    /// True if the connection stays open for long after the data.
-    has_silent_tail: bool,
-    /// True if the program was asked for the rate that it offers, false if it has that by itself.
-    is_rate_asked: bool,
-    /// Share of the path's rate that a transfer with this limit cannot exceed.
-    at_most: f64,
-}
-
 /// Draws `count` cases from `seed`, of each family in turn.
 ///
 /// # Errors
 /// Fails if a path cannot be, which is a mistake in its family.
-pub(crate) fn draw_virtual_cases(seed: u64, count: usize) -> Result<Vec<VirtualCase>, FlagError> {
-    (0..count)
-        .map(|index| VirtualDraw::new(seed, index).into_case(seed, index))
-        .collect()
+pub(crate) fn draw_virtual_cases(seed: u64, count: usize) -> Result<Vec<VirtualCase>, RunError> {
+    let families = Family::read_all()?;
+    let draw = |index: usize| {
+        let name = FAMILIES[index % FAMILIES.len()];
+        let family = families.iter().find(|family| family.name == name);
+        let family = family.ok_or_else(|| RunError::failed("a family is not in the table"))?;
+        let draw = VirtualDraw::new(family.clone(), seed, index);
+        draw.into_case(seed, index).map_err(RunError::failed)
+    };
+    (0..count).map(draw).collect()
 }
 
 /// A case that is being drawn.
@@ -102,15 +74,10 @@ struct VirtualDraw {
 }
 
 impl VirtualDraw {
-    fn new(seed: u64, index: usize) -> Self {
+    fn new(family: Family, seed: u64, index: usize) -> Self {
         let mut random = Random::new(seed.wrapping_mul(1_000_003) ^ (0xF << 32) ^ index as u64);
-        let family = FAMILIES[index % FAMILIES.len()];
-        let way = draw_way(&mut random, family);
-        let control = match family {
-            Family::RandomLoss | Family::ShallowQueue => random.pick(&["reno", "cubic"]),
-            Family::PolicedBbr => "bbr",
-            _ => random.pick(&["reno", "cubic", "bbr"]),
-        };
+        let way = family.draw_way(&mut random);
+        let control = family.draw_control(&mut random);
         let seconds = (way.rtt * 45.0).clamp(6.0, 14.0);
         let queue = random.uniform(0.8, 2.0) * way.bytes();
         Self {
@@ -123,7 +90,7 @@ impl VirtualDraw {
             request: Request {
                 duration: Span::from_secs_f64(seconds),
                 block: ByteCount::ZERO,
-                congestion: Some(control.to_owned()),
+                congestion: Some(control),
                 ..Request::default()
             },
             reads: None,
@@ -136,6 +103,7 @@ impl VirtualDraw {
     fn into_case(mut self, seed: u64, index: usize) -> Result<VirtualCase, FlagError> {
         let expected = self.plant_limit();
         let has_silent_tail = self.random.chance(SHARE_OF_TAILS);
+        let listed_at = self.random.uniform(0.7, 1.0);
         let Way { rate, rtt } = self.way;
         let flag = format!(
             "rate={:.0}k,rtt={:.0}us,{}",
@@ -144,49 +112,63 @@ impl VirtualDraw {
             self.path.join(",")
         );
         let path = parse_path_flag(&flag, &PathSpec::demo_path())?;
-        let stated = path.forward.rate.filter(|_| self.states_rate);
         let host = HostSettings::of_linux_6_18();
-        let hosts = [
-            host.changed_by(&self.sender),
-            host.changed_by(&self.receiver),
-        ];
+        let hosts = [&self.sender, &self.receiver].map(|changes| host.changed_by(changes));
         let control = self.request.congestion.clone().unwrap_or_default();
         let name = format!(
             "{seed}-{index:03} {expected} {:.0}M×{:.0}ms {control} {}{}",
             rate / 1e6,
             rtt * 1e3,
-            if stated.is_some() {
+            if self.states_rate {
                 "stated"
             } else {
                 "unstated"
             },
             if has_silent_tail { " tail" } else { "" },
         );
-        let lead = if self.cross_traffic.is_some() {
-            LEAD
-        } else {
-            Span::ZERO
-        };
+        let rates = [self.least_share(), self.most_share()].map(|share| {
+            let carried = path.forward.rate.unwrap_or_default();
+            carried.scale_by(share * SEGMENT / PACKET)
+        });
         let cross_traffic = self.cross_traffic.map(|request| CrossTraffic {
             request,
             starts: Span::ZERO,
         });
         let plan = SimulationPlan {
             reads: self.reads,
+            lead: cross_traffic.as_ref().map_or(Span::ZERO, |_| LEAD),
             cross_traffic: cross_traffic.into_iter().collect(),
-            lead,
             ..SimulationPlan::new(path, hosts, self.request, seed ^ index as u64)
         };
-        let is_rate_asked = self.family != Family::PausingSender;
         Ok(VirtualCase {
             name,
-            expected,
+            expected: expected.to_owned(),
             plan,
-            stated,
-            is_rate_asked,
+            states_rate: self.states_rate,
+            is_rate_asked: self.family.name != "pausing-sender",
             has_silent_tail,
-            at_most: most_of_path(self.family),
+            listed_at,
+            rates,
         })
+    }
+
+    /// Returns the share of the path's rate above which the planted limit was none.
+    fn most_share(&self) -> f64 {
+        match self.family.name.as_str() {
+            "full-link" | "clamped-mss" => f64::INFINITY,
+            "shared-with-datagrams" | "shared-with-tcp" => 0.7,
+            "shallow-queue" => 0.87,
+            _ => 0.85,
+        }
+    }
+
+    /// Returns the share that a full path exceeds, which has no limit but its rate.
+    fn least_share(&self) -> f64 {
+        if self.family.name == "full-link" {
+            0.7
+        } else {
+            0.0
+        }
     }
 
     /// Bytes in flight that the limit leaves.
@@ -200,20 +182,20 @@ impl VirtualDraw {
 
     /// Plants the limit, and returns its name.
     fn plant_limit(&mut self) -> &'static str {
-        match self.family {
-            Family::SharedWithDatagrams | Family::SharedWithTcp => self.share_link(),
-            Family::RandomLoss => self.lose_packets(),
-            Family::Policer | Family::PolicedBbr => self.police_rate(),
-            Family::ShallowQueue => self.shorten_queue(),
-            Family::ReceiveMaximum | Family::ReceiveBuffer => self.bound_window(),
-            Family::NoScaling | Family::StrippedScale => self.take_scale(),
-            Family::SendMaximum => self.bound_send_buffer(),
-            Family::OfferedRate | Family::PausingSender => self.offer_rate(),
-            Family::SlowReader | Family::ClosedWindow => self.read_slowly(),
-            Family::MaxPace => self.pace_sender(),
-            Family::BlackHole => self.narrow_link(),
-            Family::ClampedMss => self.clamp_segments(),
-            Family::Stalls => self.stall_path(),
+        match self.family.name.as_str() {
+            "shared-with-datagrams" | "shared-with-tcp" => self.share_link(),
+            "random-loss" => self.lose_packets(),
+            "policer" | "policed-bbr" => self.police_rate(),
+            "shallow-queue" => self.shorten_queue(),
+            "receive-maximum" | "receive-buffer" => self.bound_window(),
+            "no-scaling" | "stripped-scale" => self.take_scale(),
+            "send-maximum" => self.bound_send_buffer(),
+            "offered-rate" | "pausing-sender" => self.offer_rate(),
+            "slow-reader" | "closed-window" => self.read_slowly(),
+            "max-pace" => self.pace_sender(),
+            "black-hole" => self.narrow_link(),
+            "clamped-mss" => self.clamp_segments(),
+            "stalls" => self.stall_path(),
             _ => "capacity/link",
         }
     }
@@ -224,8 +206,8 @@ impl VirtualDraw {
         let duration = self.request.duration + LEAD + LEAD;
         let datagrams = BitRate::from_bps_f64(self.random.uniform(0.35, 0.6) * self.way.rate);
         let others = self.random.pick(&[3, 4, 6]);
-        self.cross_traffic = Some(match self.family {
-            Family::SharedWithDatagrams => Request {
+        self.cross_traffic = Some(match self.family.name.as_str() {
+            "shared-with-datagrams" => Request {
                 transport: Transport::Udp,
                 rate: Some(datagrams),
                 block: ByteCount::new(1400),
@@ -270,7 +252,7 @@ impl VirtualDraw {
 
     fn bound_window(&mut self) -> &'static str {
         let window = ByteCount::from_f64(self.window());
-        if self.family == Family::ReceiveMaximum {
+        if self.family.name == "receive-maximum" {
             self.receiver = vec![Change::TcpRmemMax(window.scale_by(1.6))];
             return "receive-window/tcp-rmem-max";
         }
@@ -279,7 +261,7 @@ impl VirtualDraw {
     }
 
     fn take_scale(&mut self) -> &'static str {
-        if self.family == Family::NoScaling {
+        if self.family.name == "no-scaling" {
             let changes = if self.random.chance(0.7) {
                 &mut self.receiver
             } else {
@@ -300,7 +282,7 @@ impl VirtualDraw {
     fn offer_rate(&mut self) -> &'static str {
         let rate = self.goodput_left();
         self.request.rate = Some(rate);
-        let is_steady = self.family == Family::OfferedRate;
+        let is_steady = self.family.name == "offered-rate";
         let pause = if is_steady {
             0.002
         } else {
@@ -317,7 +299,7 @@ impl VirtualDraw {
     }
 
     fn read_slowly(&mut self) -> &'static str {
-        let left = if self.family == Family::SlowReader {
+        let left = if self.family.name == "slow-reader" {
             self.left
         } else {
             self.random.log_uniform(0.005, 0.05)
@@ -365,167 +347,4 @@ impl VirtualDraw {
 
 fn behind_routers(edit: &str) -> String {
     format!("edits=router=198.18.1.1 {edit} router=198.18.1.2")
-}
-
-/// Returns the share of the path's rate above which the planted limit was none.
-fn most_of_path(family: Family) -> f64 {
-    match family {
-        Family::FullLink | Family::ClampedMss => f64::INFINITY,
-        Family::SharedWithDatagrams | Family::SharedWithTcp => 0.7,
-        Family::ShallowQueue => 0.87,
-        _ => 0.85,
-    }
-}
-
-impl VirtualCase {
-    /// Simulates the transfer, and returns the verdict of every view; none where the limit was
-    /// none.
-    ///
-    /// # Errors
-    /// Fails if it is interrupted, cannot be simulated, or its captures cannot be written.
-    fn judge(&self, views: &[JudgedView], stop: &AtomicBool) -> Result<Vec<Judgement>, RunError> {
-        let (measurement, files) =
-            simulate_captured(self.plan.clone(), Interrupt(stop)).map_err(RunError::failed)?;
-        if !self.is_planted(&measurement) {
-            return Ok(Vec::new());
-        }
-        let mut judged = Vec::new();
-        for view in JudgedView::OF_KERNEL
-            .into_iter()
-            .filter(|view| views.contains(view))
-        {
-            let mut evidence = view.evidence(&measurement, self.stated);
-            evidence.request.rate = evidence.request.rate.filter(|_| self.is_rate_asked);
-            // A load of its own closes its connections.
-            if self.has_silent_tail && view == JudgedView::Watched {
-                append_silence(&mut evidence.sender_samples);
-            }
-            judged.push(self.judgement(view, Some(diagnose(&evidence))));
-        }
-        let scratch = tempfile::tempdir().map_err(RunError::failed)?;
-        let captured = self
-            .judge_captures(&measurement, scratch.path(), &files)
-            .map_err(RunError::failed)?;
-        judged.extend(
-            captured
-                .into_iter()
-                .filter(|judgement| views.contains(&judgement.view)),
-        );
-        Ok(judged)
-    }
-
-    fn judgement(&self, view: JudgedView, verdict: Option<Verdict>) -> Judgement {
-        Judgement {
-            transfer: self.name.clone(),
-            view,
-            expected: self.expected.to_owned(),
-            verdict,
-        }
-    }
-
-    /// Returns the verdicts on the captures of both ends, each and together.
-    fn judge_captures(
-        &self,
-        measurement: &Measurement,
-        scratch: &Path,
-        files: &[Vec<u8>; 2],
-    ) -> io::Result<Vec<Judgement>> {
-        let [sender, receiver] = ["sender.pcap", "receiver.pcap"].map(|name| scratch.join(name));
-        for (path, file) in [&sender, &receiver].into_iter().zip(files) {
-            let file = without_cross_traffic(file)?;
-            std::fs::write(
-                path,
-                if self.has_silent_tail {
-                    append_keepalives(&file, self.plan.path.rtt())?
-                } else {
-                    file
-                },
-            )?;
-        }
-        let captured = Captured {
-            name: &self.name,
-            expected: self.expected,
-            bandwidth: self.stated,
-            explained: ExplainedTransfers::of_test(measurement),
-        };
-        let seen = [
-            (
-                JudgedView::CapturedAtSender,
-                captured.seen(Taken::Sender, &sender, None),
-            ),
-            (
-                JudgedView::CapturedAtReceiver,
-                captured.seen(Taken::Receiver, &receiver, None),
-            ),
-            (
-                JudgedView::CapturedAtBoth,
-                captured.seen(Taken::BothEnds, &sender, Some(&receiver)),
-            ),
-        ];
-        Ok(seen
-            .into_iter()
-            .map(|(view, seen)| self.judgement(view, seen.and_then(|seen| seen.verdict)))
-            .collect())
-    }
-
-    /// Returns true if the planted limit can have been the limit: a full path has none but its
-    /// rate.
-    fn is_planted(&self, measurement: &Measurement) -> bool {
-        const FULL: f64 = 0.7;
-        let path = self.plan.path.forward.rate.unwrap_or(BitRate::ZERO);
-        let steady = measurement
-            .summary
-            .steady
-            .map_or(measurement.summary.rate, |steady| steady.rate);
-        let share = steady.relative_to(path) * PACKET / SEGMENT;
-        share < self.at_most && (self.expected != "capacity/link" || share > FULL)
-    }
-}
-
-/// Port of the first connection of a simulation, at the end that opens it.
-const FIRST_PORT: u16 = 40_000;
-
-/// Returns a capture with the packets of its first connection alone: cross traffic passes other
-/// hosts.
-fn without_cross_traffic(file: &[u8]) -> io::Result<Vec<u8>> {
-    let mut packets =
-        PacketFile::new(Cursor::new(file.to_vec()), "capture").map_err(io::Error::other)?;
-    let mut kept = Vec::new();
-    while let Some(packet) = packets.next_packet().map_err(io::Error::other)? {
-        if kept.is_empty() {
-            kept.extend(pcap_header(packet.link, SNAP_LENGTH));
-        }
-        let captured = read_captured(packet.link, packet.bytes, packet.original as usize);
-        let is_first = |address: SocketAddr| address.port() == FIRST_PORT;
-        let is_own = matches!(captured, Packet::Tcp(segment) if is_first(segment.source) || is_first(segment.destination));
-        if is_own {
-            kept.extend(pcap_record(
-                packet.at,
-                packet.bytes.len() as u32,
-                packet.original,
-            ));
-            kept.extend(packet.bytes);
-        }
-    }
-    Ok(kept)
-}
-
-/// Judges cases from these views on all processors, and returns the verdicts in the order of the
-/// cases.
-///
-/// # Errors
-/// Fails if a case cannot be simulated, or its captures cannot be written.
-pub(crate) fn judge_virtual_cases(
-    cases: &[VirtualCase],
-    views: &[JudgedView],
-    stop: &AtomicBool,
-) -> Result<Vec<Judgement>, RunError> {
-    let judged = map_in_parallel(cases, |_, case| {
-        if stop.load(Ordering::Relaxed) {
-            return Err(RunError::Interrupted);
-        }
-        case.judge(views, stop)
-    });
-    let judged: Vec<Vec<Judgement>> = judged.into_iter().collect::<Result<_, _>>()?;
-    Ok(judged.into_iter().flatten().collect())
 }

@@ -9,6 +9,7 @@ mod diagnose;
 mod lab;
 mod lab_up;
 mod latency;
+mod listings;
 mod live;
 mod over_ssh;
 mod program_windows;

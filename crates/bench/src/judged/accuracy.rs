@@ -9,7 +9,7 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, Span, median};
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::quantile;
+use crate::comparison::quantile;
 
 /// Prediction of an untouched path, and the transfer over it.
 #[derive(Debug)]
@@ -39,14 +39,6 @@ pub(crate) struct RemedyResult {
     /// Median round-trip time under load that was measured with the remedy.
     #[serde(default)]
     pub(crate) loaded_rtt: Option<Span>,
-}
-
-/// The path of a remedy.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bandwidth {
-    pub(crate) rate: BitRate,
-    /// Set if the user stated it.
-    pub(crate) is_stated: bool,
 }
 
 /// Share of what was held.
@@ -144,12 +136,12 @@ impl Accuracy {
         }
     }
 
-    /// Holds what a remedy promised.
+    /// Holds what a remedy promised, over a path of this rate if the user did not state that.
     pub(crate) fn hold_promise(
         &mut self,
         name: &str,
         result: &RemedyResult,
-        path: Option<Bandwidth>,
+        unstated: Option<BitRate>,
     ) {
         let (promised, measured) = (result.predicted, result.measured);
         let share = measured.relative_to(promised.bits_per_second);
@@ -160,8 +152,8 @@ impl Accuracy {
             self.misses
                 .push(format!("{named} gave {measured}, {share:.2} of {expected}"));
         }
-        if let Some(path) = path.filter(|path| !path.is_stated) {
-            self.upper_ends.push(promised.high.relative_to(path.rate));
+        if let Some(path) = unstated {
+            self.upper_ends.push(promised.high.relative_to(path));
             if !self.unstated.count(inside) {
                 self.misses.push(format!(
                     "{named} gave {measured}, not {} to {}",
@@ -246,7 +238,7 @@ mod tests {
         }
     }
 
-    fn held(result: &RemedyResult, path: Option<Bandwidth>) -> Accuracy {
+    fn held(result: &RemedyResult, path: Option<BitRate>) -> Accuracy {
         let mut accuracy = Accuracy::default();
         accuracy.hold_promise("case", result, path);
         accuracy
@@ -262,19 +254,13 @@ mod tests {
 
     #[test]
     fn an_interval_without_a_bandwidth_has_no_tolerance() {
-        let path = |is_stated| {
-            Some(Bandwidth {
-                rate: BitRate::from_mbps(100),
-                is_stated,
-            })
-        };
-        let accuracy = held(&result([90, 88, 200], 87), path(false));
+        let accuracy = held(&result([90, 88, 200], 87), Some(BitRate::from_mbps(100)));
         assert_eq!(
             (accuracy.remedies.kept, accuracy.unstated),
             (1, Share { kept: 0, all: 1 })
         );
         assert_eq!(accuracy.upper_ends, [2.0]);
-        assert_eq!(held(&result([90, 88, 200], 87), path(true)).unstated.all, 0);
+        assert_eq!(held(&result([90, 88, 200], 87), None).unstated.all, 0);
     }
 
     #[test]

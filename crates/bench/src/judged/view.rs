@@ -1,43 +1,77 @@
 //! The views of one transfer: what each of them holds of the evidence, and how many of them are
 //! right.
 
-use fullpipe_record::{
-    Buffer, Direction, Evidence, Framing, Machine, Measurement, Request, Sample, Verdict, Writer,
-};
+use fullpipe_diagnose::diagnose;
+use fullpipe_record::{Buffer, Direction, Evidence, Machine, Request, Sample, Verdict, Writer};
 use fullpipe_record::{find_steady, steady_of_receiver};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
+use super::listing::listed_evidence;
+
 /// A view from which a transfer is judged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    clap::ValueEnum,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum JudgedView {
+    /// `fullpipe` is at both ends.
     BothEnds,
+    /// The sending end alone.
     Sender,
+    /// The receiving end alone.
     Receiver,
+    /// Other programs send and receive, and one end is watched.
     Watched,
     CapturedAtSender,
     CapturedAtReceiver,
     CapturedAtBoth,
+    /// The sender's figures as `ss` lists them once.
+    OneListing,
+    /// The same five times, a second apart.
+    FiveListings,
 }
 
 impl JudgedView {
+    /// The views of listings, and the number of listings of each.
+    pub(crate) const OF_LISTINGS: [(Self, u64); 2] =
+        [(Self::OneListing, 1), (Self::FiveListings, 5)];
+
     /// The views of a transfer by the kernels' figures.
     pub(crate) const OF_KERNEL: [Self; 4] =
         [Self::BothEnds, Self::Sender, Self::Receiver, Self::Watched];
 
-    /// Returns the evidence of a transfer in this view, with the bandwidth that the user states, if
-    /// any.
-    pub(crate) fn evidence(
-        self,
-        measurement: &Measurement,
-        bandwidth: Option<BitRate>,
-    ) -> Evidence {
-        let whole = Evidence::from_measurement(measurement, bandwidth, Framing::Ethernet);
+    /// Returns the part of the evidence of both ends that this view has, with the bandwidth that the
+    /// user states, if any.
+    pub(crate) fn evidence(self, both_ends: &Evidence, bandwidth: Option<BitRate>) -> Evidence {
+        let whole = Evidence {
+            bandwidth,
+            ..both_ends.clone()
+        };
         match self {
             Self::Sender => without_receiver(whole),
             Self::Receiver => without_sender(whole),
-            Self::Watched => watched_sender(without_receiver(whole)),
+            Self::Watched if !whole.is_watched => watched_sender(without_receiver(whole)),
             _ => whole,
         }
+    }
+
+    /// Returns true if the view is of packets.
+    pub(crate) fn is_of_captures(self) -> bool {
+        !Self::OF_KERNEL.contains(&self) && !self.is_of_listing()
+    }
+
+    /// Returns true if the view is text of `ss`.
+    pub(crate) fn is_of_listing(self) -> bool {
+        Self::OF_LISTINGS.iter().any(|(view, _)| *view == self)
     }
 
     /// Returns true if a verdict names `expected`, as far as the view distinguishes causes. An
@@ -55,6 +89,10 @@ impl JudgedView {
         match self {
             Self::BothEnds | Self::Sender => &[],
             Self::Watched => &[OF_PROGRAM, OF_RECEIVE_BUFFER],
+            // No setting of a host is listed, nor what the SYNs offered.
+            Self::OneListing | Self::FiveListings => {
+                &[OF_PROGRAM, OF_SEND_BUFFER, OF_RECEIVE_BUFFER, OF_SCALE]
+            }
             Self::Receiver => &[OF_PROGRAM, OF_SEND_BUFFER, OF_PACE],
             Self::CapturedAtSender | Self::CapturedAtReceiver | Self::CapturedAtBoth => {
                 &[OF_PROGRAM, OF_SEND_BUFFER, OF_PACE, OF_RECEIVE_BUFFER]
@@ -74,10 +112,14 @@ const OF_PACE: &[&str] = &[
     "pacing/qdisc",
     "pacing/congestion-control",
 ];
+const OF_SCALE: &[&str] = &[
+    "receive-window/no-window-scaling",
+    "receive-window/window-scale-stripped",
+];
 const OF_RECEIVE_BUFFER: &[&str] = &["receive-window/so-rcvbuf", "receive-window/tcp-rmem-max"];
 
 /// Returns the evidence of the sending end alone.
-pub(crate) fn without_receiver(evidence: Evidence) -> Evidence {
+fn without_receiver(evidence: Evidence) -> Evidence {
     Evidence {
         receiver: None,
         receiver_sockets: Vec::new(),
@@ -166,6 +208,26 @@ pub(crate) struct Judgement {
 }
 
 impl Judgement {
+    /// Returns the verdicts on listings of a sender, the last of which is taken at a share of its
+    /// time; none where there are no samples of a sender.
+    pub(crate) fn listed(
+        &self,
+        sender: &Evidence,
+        share: f64,
+        stated: Option<BitRate>,
+    ) -> Vec<Self> {
+        let moment = last_sample(&sender.sender_samples).scale_by(share);
+        let judged = JudgedView::OF_LISTINGS.map(|(view, count)| {
+            let listed = listed_evidence(sender, moment, count, stated)?;
+            Some(Self {
+                view,
+                verdict: Some(diagnose(&listed)),
+                ..self.clone()
+            })
+        });
+        judged.into_iter().flatten().collect()
+    }
+
     /// Returns kind and cause of the verdict.
     pub(crate) fn said(&self) -> &str {
         self.verdict.as_ref().map_or("none", Verdict::name)
@@ -173,15 +235,26 @@ impl Judgement {
 
     /// Returns true if the verdict names what was planted, or has it among its candidates.
     pub(crate) fn is_right(&self) -> bool {
-        let named = |name: &str| self.view.is_named(&self.expected, name);
-        let Some(verdict) = &self.verdict else {
-            return false;
-        };
-        named(verdict.name())
-            || verdict
-                .candidates
-                .iter()
-                .any(|candidate| named(candidate.name()))
+        self.names(|name| self.view.is_named(&self.expected, name))
+    }
+
+    /// Returns true if the verdict or one of its candidates has the kind that was planted.
+    pub(crate) fn is_right_in_kind(&self) -> bool {
+        let kind = |name: &str| name.split('/').next().map(str::to_owned);
+        self.names(|name| kind(name) == kind(&self.expected))
+    }
+
+    /// Returns true if the verdict or one of its candidates has such a name.
+    fn names(&self, is_meant: impl Fn(&str) -> bool) -> bool {
+        self.verdict.as_ref().is_some_and(|verdict| {
+            let mut candidates = verdict.candidates.iter();
+            is_meant(verdict.name()) || candidates.any(|one| is_meant(one.name()))
+        })
+    }
+
+    /// Returns true if the verdict has the kind and the cause that were planted.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.said() == self.expected
     }
 
     /// Returns true if the verdict is one of several candidates.
@@ -200,34 +273,22 @@ impl Judgement {
 
     /// Returns the judgement in a line, with its mark.
     pub(crate) fn marked_line(&self) -> String {
-        format!(
-            "{} {}",
-            if self.is_right() { "right" } else { "WRONG" },
-            self.line()
-        )
+        let mark = if self.is_right() { "right" } else { "WRONG" };
+        format!("{mark} {}", self.line())
     }
 
     /// Returns view, transfer and verdict in a line.
     pub(crate) fn line(&self) -> String {
-        let many = self
-            .verdict
-            .as_ref()
-            .map_or(0, |verdict| verdict.candidates.len());
+        let (many, sentence) = self.verdict.as_ref().map_or((0, ""), |verdict| {
+            (verdict.candidates.len(), verdict.sentence.as_str())
+        });
         let set = if many > 0 {
             format!(" (one of {many})")
         } else {
             String::new()
         };
-        let sentence = self
-            .verdict
-            .as_ref()
-            .map_or("", |verdict| &verdict.sentence);
-        format!(
-            "{:?} {}: {}{set}: {sentence}\n",
-            self.view,
-            self.transfer,
-            self.said()
-        )
+        let (view, transfer, said) = (self.view, &self.transfer, self.said());
+        format!("{view:?} {transfer}: {said}{set}: {sentence}\n")
     }
 }
 

@@ -4,13 +4,22 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::others::MUST_KEEP;
-use super::record::Record;
-use crate::statistics::{confusion, lower_bound};
-use crate::views::{JudgedView, Judgement};
+use super::record::{MUST_KEEP, Record};
+use super::view::{JudgedView, Judgement};
 
 /// Cases of a bin whose confidence is held against the share that was right.
 const CASES_OF_A_BIN: usize = 40;
+
+/// Returns true if from both ends 95 % of the verdicts name kind and cause, and 90 % from the sender
+/// alone.
+pub(crate) fn is_enough(judged: &[Judgement]) -> bool {
+    let required = [(JudgedView::BothEnds, 0.95), (JudgedView::Sender, 0.90)];
+    required.iter().all(|(view, share)| {
+        let of_view = judged.iter().filter(|one| one.view == *view);
+        let exact = of_view.clone().filter(|one| one.is_exact()).count();
+        exact > 0 && exact as f64 >= share * of_view.count() as f64
+    })
+}
 
 /// Returns the score of verdicts as text.
 pub(crate) fn score_text(judged: &[Judgement]) -> String {
@@ -40,34 +49,67 @@ fn by_view(judged: &[Judgement]) -> BTreeMap<JudgedView, Vec<&Judgement>> {
 }
 
 fn view_text(view: JudgedView, judged: &[&Judgement]) -> String {
-    let (right, all) = (
-        judged
-            .iter()
-            .filter(|judgement| judgement.is_right())
-            .count(),
-        judged.len(),
+    let count =
+        |is_meant: fn(&Judgement) -> bool| judged.iter().filter(|one| is_meant(one)).count();
+    let all = judged.len();
+    let (right, kinds) = (
+        count(Judgement::is_right),
+        count(Judgement::is_right_in_kind),
     );
-    let sets = judged.iter().filter(|judgement| judgement.is_set()).count();
-    let exact = judged
-        .iter()
-        .filter(|judgement| judgement.said() == judgement.expected)
-        .count();
+    let (exact, sets) = (count(Judgement::is_exact), count(Judgement::is_set));
+    let share = |count: usize| count as f64 / all as f64 * 100.0;
     let head = format!(
-        "\n{view:?}: {right} of {all} right ({:.1} %, at least {:.0} %), {exact} in kind and cause, {sets} with \
-         candidates ({:.0} %)\n\n",
-        right as f64 / all as f64 * 100.0,
+        "\n{view:?}: {right} of {all} right ({:.1} %, at least {:.0} %), {exact} in kind and cause, {kinds} in kind \
+         ({:.1} %), {sets} with candidates ({:.0} %)\n\n",
+        share(right),
         lower_bound(right, all) * 100.0,
-        sets as f64 / all as f64 * 100.0,
+        share(kinds),
+        share(sets),
     );
-    let cases = judged.iter().map(|judgement| {
-        let said = if judgement.is_right() {
+    head + &confusion_text(judged)
+}
+
+/// Returns a line for each planted limit, with how often it was named and what was named in its
+/// place.
+fn confusion_text(judged: &[&Judgement]) -> String {
+    let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for judgement in judged {
+        let named = if judgement.is_right() {
             &judgement.expected
         } else {
             judgement.said()
         };
-        (judgement.expected.as_str(), said.to_owned())
-    });
-    head + &confusion(cases)
+        let said = counts.entry(&judgement.expected).or_default();
+        *said.entry(named).or_default() += 1;
+    }
+    let mut text = String::new();
+    for (expected, mut said) in counts {
+        let total: usize = said.values().sum();
+        let right = said.remove(expected).unwrap_or(0);
+        let others: Vec<String> = said
+            .iter()
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        let line = format!(
+            "  {expected:<40} {right:>3} of {total:<3} {}",
+            others.join(", ")
+        );
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// Returns the lower end of the interval that holds the true share in 95 % of all cases (Wilson,
+/// 1927).
+fn lower_bound(right: usize, all: usize) -> f64 {
+    /// Quantile of the normal distribution that 95 % of it lie below.
+    const ONE_SIDED_95: f64 = 1.645;
+    let (count, share) = (all as f64, right as f64 / all as f64);
+    let square = ONE_SIDED_95 * ONE_SIDED_95;
+    let middle = share + square / (2.0 * count);
+    let width =
+        ONE_SIDED_95 * (share * (1.0 - share) / count + square / (4.0 * count * count)).sqrt();
+    (middle - width) / (1.0 + square / count)
 }
 
 /// Returns a line for each bin of at least [`CASES_OF_A_BIN`] verdicts of a view.
@@ -99,11 +141,9 @@ fn reliability_text(view: JudgedView, judged: &[&Judgement]) -> String {
 /// line.
 fn contradictions_text(judged: &[Judgement]) -> String {
     let mut by_transfer: BTreeMap<&str, Vec<&Judgement>> = BTreeMap::new();
-    for judgement in judged {
-        by_transfer
-            .entry(&judgement.transfer)
-            .or_default()
-            .push(judgement);
+    for judgement in judged.iter().filter(|one| !one.view.is_of_listing()) {
+        let views = by_transfer.entry(&judgement.transfer).or_default();
+        views.push(judgement);
     }
     by_transfer.retain(|_, views| views.len() > 1);
     if by_transfer.is_empty() {
@@ -123,14 +163,13 @@ fn contradictions_text(judged: &[Judgement]) -> String {
 
 /// Returns the verdicts of all views of a transfer in a line, if two of them contradict each other.
 fn contradiction(name: &str, views: &[&Judgement]) -> Option<String> {
-    let mut verdicts = views
-        .iter()
-        .filter_map(|judgement| judgement.verdict.as_ref());
-    let all: Vec<_> = verdicts.by_ref().collect();
-    let is_contradicted = all.iter().any(|one| {
-        all.iter()
-            .any(|other| one.agrees_with(other) == Some(false))
-    });
+    let verdicts = || {
+        views
+            .iter()
+            .filter_map(|judgement| judgement.verdict.as_ref())
+    };
+    let is_contradicted =
+        verdicts().any(|one| verdicts().any(|other| one.agrees_with(other) == Some(false)));
     let said: Vec<String> = views
         .iter()
         .map(|judgement| format!("{:?} {}", judgement.view, judgement.said()))
@@ -164,7 +203,7 @@ pub(crate) fn harm_text(records: &[Record]) -> String {
 mod tests {
     use super::*;
     use fullpipe_diagnose::diagnose;
-    use fullpipe_record::{Evidence, LegalVerdict, Measurement, Verdict};
+    use fullpipe_record::{Evidence, LegalVerdict, Verdict};
     use fullpipe_units::Ratio;
 
     fn judgement(transfer: usize, view: JudgedView, said: &str, confidence: f64) -> Judgement {
@@ -186,11 +225,26 @@ mod tests {
     }
 
     fn evidence() -> Evidence {
-        let record: serde_json::Value =
-            serde_json::from_str(include_str!("../recorded/diagnosis.json")).unwrap();
-        let measurement: Measurement =
-            serde_json::from_value(record["measurement"].clone()).unwrap();
-        JudgedView::BothEnds.evidence(&measurement, None)
+        let recorded = include_str!("../recorded/diagnosis.json");
+        let record: Record = serde_json::from_str(recorded).unwrap();
+        record.evidence.unwrap()
+    }
+
+    #[test]
+    fn enough_is_95_percent_from_both_ends_and_90_from_the_sender() {
+        let of = |view, right: usize, wrong: usize| {
+            let right = (0..right).map(move |number| judgement(number, view, "loss/policer", 0.9));
+            right.chain((0..wrong).map(move |number| judgement(number, view, "loss/random", 0.9)))
+        };
+        let judged = |both: [usize; 2], sender: [usize; 2]| -> Vec<Judgement> {
+            let both = of(JudgedView::BothEnds, both[0], both[1]);
+            both.chain(of(JudgedView::Sender, sender[0], sender[1]))
+                .collect()
+        };
+        assert!(is_enough(&judged([19, 1], [9, 1])));
+        assert!(!is_enough(&judged([18, 1], [9, 1])));
+        assert!(!is_enough(&judged([19, 1], [8, 1])));
+        assert!(!is_enough(&judged([0, 0], [9, 1])));
     }
 
     #[test]
