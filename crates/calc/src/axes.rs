@@ -9,6 +9,15 @@ use crate::calculate::WINDOW_AND_BUFFER;
 use crate::case::{HostPair, estimate_inputs, round_trip};
 use crate::{InputError, QuantitySetting};
 
+/// The quantities that bound what is in flight.
+const WINDOWS: [Quantity; 5] = [
+    Quantity::Window,
+    Quantity::Buffer,
+    Quantity::Sndbuf,
+    Quantity::Rcvbuf,
+    Quantity::AppWindow,
+];
+
 /// The values that every combination has, and the lists of which it has one value each. The last
 /// list varies fastest.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +63,45 @@ impl CombinationAxes {
     /// Returns true if there is any list.
     pub fn is_table(&self) -> bool {
         !self.lists.is_empty()
+    }
+
+    /// Returns true if no round-trip time is given and none follows: that takes a rate and a window,
+    /// or a rate and loss.
+    pub fn lacks_rtt(&self) -> bool {
+        let [has_rate, has_window] = [self.has_rate(), self.has_window()];
+        if self.fixed.rate.is_some() || self.fixed.time.is_some() {
+            return false;
+        }
+        let follows = !self.is_table() && (has_window || self.has_quantity(Quantity::Loss));
+        !self.has_round_trip() && (has_rate && !follows || has_window && !has_rate)
+    }
+
+    /// Returns true if the round-trip time follows from a rate and a window.
+    pub fn infers_rtt(&self) -> bool {
+        !self.has_round_trip() && self.has_rate() && self.has_window()
+    }
+
+    fn has_round_trip(&self) -> bool {
+        self.has_quantity(Quantity::Rtt) || self.has_quantity(Quantity::Distance)
+    }
+
+    fn has_rate(&self) -> bool {
+        self.has_quantity(Quantity::Bandwidth)
+            || self.fixed.rate.is_some()
+            || self.fixed.time.is_some()
+    }
+
+    fn has_window(&self) -> bool {
+        WINDOWS
+            .into_iter()
+            .any(|quantity| self.has_quantity(quantity))
+    }
+
+    /// Returns the same with each of these round-trip times.
+    #[must_use]
+    pub fn over_round_trips(mut self, values: Vec<QuantitySetting>) -> Self {
+        self.lists.push(values);
+        self
     }
 
     /// Each combination with what it comes to.

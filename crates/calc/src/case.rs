@@ -29,18 +29,29 @@ impl PredictorCase {
         let direction = PathDirection {
             rate: inputs.bandwidth,
             delay: Span::ZERO,
-            queue: inputs.bandwidth.map(|rate| rate.bytes_in(rtt)),
+            queue: inputs
+                .queue
+                .or_else(|| inputs.bandwidth.map(|rate| rate.bytes_in(rtt))),
             loss: inputs.loss,
             mtu: inputs.mtu.unwrap_or(COMMON_MTU),
             framing: inputs.framing,
             ip: inputs.ip,
             encapsulation: inputs.encapsulation,
-            effects: fullpipe_record::Effects::default(),
+            effects: inputs.effects.clone(),
         };
         let request = Request {
             streams: inputs.streams.unwrap_or(1),
             congestion: inputs.congestion.clone(),
             buffer: requested_buffer(inputs),
+            pacing: inputs.pacing,
+            flow_cap: inputs.flow_cap,
+            read_rate: inputs.read_rate,
+            cpu_rate: inputs.cpu_rate,
+            writer: inputs.writer,
+            sndbuf: inputs.sndbuf,
+            rcvbuf: inputs.rcvbuf,
+            app_window: inputs.app_window,
+            pause: inputs.pause,
             bytes: inputs.size,
             duration: STEADY,
             ..Request::default()
@@ -55,6 +66,11 @@ impl PredictorCase {
         predict(&self.path, &hosts.sender, &hosts.receiver, &self.request)
     }
 
+    pub(crate) fn outlook(&self, hosts: &HostPair) -> RateOutlook {
+        evaluate_ceilings(&self.path, &hosts.sender, &hosts.receiver, &self.request)
+    }
+
+    /// The limit of a transfer that ends within its ramp is the congestion window.
     pub(crate) fn estimate(&self, hosts: &HostPair) -> Estimate {
         let RateOutlook {
             textbook,
@@ -62,7 +78,13 @@ impl PredictorCase {
             low,
             high,
             limit,
-        } = evaluate_ceilings(&self.path, &hosts.sender, &hosts.receiver, &self.request);
+            ends_in_ramp,
+        } = self.outlook(hosts);
+        let limit = if ends_in_ramp {
+            Limit::CongestionWindow
+        } else {
+            limit
+        };
         let time = self
             .request
             .bytes
@@ -98,6 +120,7 @@ impl PredictorCase {
     /// less what the congestion control keeps free to find out its rate.
     pub(crate) fn capacity_without_loss(mut self, hosts: &HostPair) -> Option<BitRate> {
         (self.path.forward.loss, self.path.reverse.loss) = (None, None);
+        self.request.flow_cap = None;
         self.prediction(hosts)
             .find_ceiling(Limit::Capacity)
             .map(|ceiling| ceiling.kernel_model)

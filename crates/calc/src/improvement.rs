@@ -89,7 +89,9 @@ impl ImprovementState {
         let HostPair {
             sender, receiver, ..
         } = &self.hosts;
-        let constraint = WindowConstraint::from_limit(limit, self.is_fixed(), sender, receiver);
+        let constraint =
+            WindowConstraint::from_limit(limit, self.is_fixed(limit), sender, receiver)
+                .filter(|constraint| self.is_removable(*constraint));
         let removing = constraint.and_then(|constraint| {
             constraint.removing_change(maximum_for(constraint, rate, &self.inputs, &self.hosts))
         });
@@ -161,10 +163,13 @@ impl ImprovementState {
     fn apply_change(&mut self, change: &Change) {
         match change {
             Change::SocketBuffer(Buffer::Automatic) => {
-                (self.inputs.window, self.inputs.buffer) = (None, None);
+                self.leave_buffers();
             }
             Change::SocketBuffer(Buffer::Window(window)) => self.inputs.window = Some(*window),
-            Change::SocketBuffer(Buffer::Request(request)) => self.inputs.buffer = Some(*request),
+            Change::SocketBuffer(Buffer::Request(request)) => {
+                self.leave_buffers();
+                self.inputs.buffer = Some(*request);
+            }
             Change::CongestionControl(name) => self.inputs.congestion = Some(name.clone()),
             Change::Streams(streams) => self.inputs.streams = Some(*streams),
             Change::TcpWmemMax(_) => self.hosts.sender = change.applied_to(&self.hosts.sender),
@@ -187,9 +192,34 @@ impl ImprovementState {
         }
     }
 
-    /// Returns true if the inputs fix the window or the socket buffer.
-    fn is_fixed(&self) -> bool {
-        self.inputs.window.is_some() || self.inputs.buffer.is_some()
+    /// Leaves the buffers of both ends to their kernels.
+    fn leave_buffers(&mut self) {
+        let inputs = &mut self.inputs;
+        (inputs.window, inputs.buffer) = (None, None);
+        (inputs.sndbuf, inputs.rcvbuf) = (None, None);
+    }
+
+    /// Returns true if the inputs fix the window or the socket buffer behind `limit`.
+    fn is_fixed(&self, limit: Limit) -> bool {
+        let own = match limit {
+            Limit::SendBuffer => self.inputs.sndbuf,
+            _ => self.inputs.rcvbuf,
+        };
+        own.or(self.inputs.window).or(self.inputs.buffer).is_some()
+    }
+
+    /// Returns true if a setting that is known here removes the constraint: of a system that is not
+    /// Linux none is.
+    fn is_removable(&self, constraint: WindowConstraint) -> bool {
+        let HostPair { sender, receiver } = &self.hosts;
+        match constraint {
+            WindowConstraint::FixedBuffer => true,
+            WindowConstraint::SendMaximum => sender.system.is_none(),
+            WindowConstraint::ReceiveMaximum | WindowConstraint::NoAutotuning => {
+                receiver.system.is_none()
+            }
+            WindowConstraint::NoScaling => sender.system.is_none() && receiver.system.is_none(),
+        }
     }
 
     /// Returns a window if the inputs have a window, or else a `SO_RCVBUF` request, that is large

@@ -2,9 +2,10 @@
 
 use fullpipe_model::distance;
 use fullpipe_model::improvement::WindowConstraint;
-use fullpipe_record::{Inputs, Need, Prediction, Quantity, Side, Value};
+use fullpipe_record::{Effects, Inputs, Need, Prediction, Quantity, Side, Value};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
+use crate::QuantitySetting;
 use crate::case::{COMMON_MTU, HostPair, PredictorCase};
 use crate::critical::{CriticalValue, least_sufficient, most_sufficient};
 use crate::sizing::{control_name, lower_window, maximum_for, window_for};
@@ -25,10 +26,17 @@ pub(crate) fn joint_needs(
     let bandwidth = ample.bandwidth_need(inputs);
     ample.inputs = with_enough_bandwidth(ample.inputs, bandwidth.as_ref());
     let window = window_need(rate, &PredictorCase::from_inputs(inputs).prediction(hosts));
-    let buffers = match (inputs.window, inputs.buffer) {
-        (_, Some(request)) => vec![ample.buffer_need(request)],
-        (Some(_), None) => Vec::new(),
-        (None, None) => [
+    let own = [
+        Quantity::Buffer,
+        Quantity::Sndbuf,
+        Quantity::Rcvbuf,
+        Quantity::AppWindow,
+    ]
+    .map(|quantity| ample.own_need(quantity, inputs));
+    let is_fixed = [inputs.window, inputs.buffer, inputs.sndbuf, inputs.rcvbuf];
+    let buffers = match is_fixed.iter().any(Option::is_some) {
+        true => Vec::new(),
+        false => [
             (ample.tcp_wmem(hosts), WindowConstraint::SendMaximum),
             (ample.tcp_rmem(hosts), WindowConstraint::ReceiveMaximum),
         ]
@@ -43,6 +51,7 @@ pub(crate) fn joint_needs(
     [bandwidth, window]
         .into_iter()
         .chain(buffers)
+        .chain(own)
         .chain([ample.loss_need(inputs)])
         .flatten()
         .collect()
@@ -160,9 +169,19 @@ impl AmpleInputs {
         need.map(|need| Need { met, ..need })
     }
 
-    fn buffer_need(&self, now: ByteCount) -> Option<Need> {
-        least_bytes(Quantity::Buffer, now, |request| {
-            self.met_with(|inputs| inputs.buffer = Some(request))
+    /// The row of a size that the program chose, where it chose one.
+    fn own_need(&self, quantity: Quantity, inputs: &Inputs) -> Option<Need> {
+        let now = match QuantitySetting::from_inputs(quantity, inputs)? {
+            QuantitySetting::AppWindow(window) => window.bytes,
+            setting => ByteCount::from_f64(setting.as_number()?),
+        };
+        least_bytes(quantity, now, |bytes| {
+            QuantitySetting::of_number(quantity, bytes.as_f64()).is_some_and(|setting| {
+                self.met_with(|ample| {
+                    ample.pause = inputs.pause;
+                    setting.apply_to(ample);
+                })
+            })
         })
     }
 
@@ -349,6 +368,15 @@ pub(crate) fn ample_load(inputs: &Inputs) -> Inputs {
         loss: None,
         window: None,
         buffer: None,
+        sndbuf: None,
+        rcvbuf: None,
+        app_window: None,
+        pause: None,
+        pacing: None,
+        flow_cap: None,
+        read_rate: None,
+        cpu_rate: None,
+        effects: Effects::default(),
         ..inputs.clone()
     }
 }

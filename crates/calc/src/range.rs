@@ -78,7 +78,7 @@ impl SettingRange {
             ))),
             (Some(_), Some(_)) => Ok(range),
             _ => Err(InputError::new(
-                "names have no range; write for example cubic,bbr",
+                "there is no range of these; write a list, for example cubic,bbr",
             )),
         }
     }
@@ -113,9 +113,11 @@ fn usual_values(quantity: Quantity, low: f64, high: f64) -> Result<Vec<f64>, Inp
         ));
     }
     Ok(match quantity {
-        Quantity::Bandwidth | Quantity::Rtt | Quantity::Distance | Quantity::Loss => {
-            decade_values(low, high)
-        }
+        Quantity::Bandwidth
+        | Quantity::Rtt
+        | Quantity::Distance
+        | Quantity::Pause
+        | Quantity::Loss => decade_values(low, high),
         _ => doubled_values(low, high),
     })
 }
@@ -247,7 +249,7 @@ mod tests {
             (
                 Quantity::Congestion,
                 "bbr..cubic",
-                "names have no range; write for example cubic,bbr",
+                "there is no range of these; write a list, for example cubic,bbr",
             ),
             (
                 Quantity::Rtt,

@@ -2,18 +2,22 @@
 
 use std::str::FromStr;
 
-use fullpipe_record::{Inputs, Quantity};
+use fullpipe_record::{Inputs, ProgramWindow, Quantity};
 use fullpipe_units::{BitRate, ByteCount, Distance, ParseError, Ratio, Span};
 
 use crate::InputError;
 
 /// The quantities that flags, what-ifs and files may give, in the order of a table's columns.
-pub const READABLE: [Quantity; 10] = [
+pub const READABLE: [Quantity; 14] = [
     Quantity::Bandwidth,
     Quantity::Rtt,
     Quantity::Distance,
     Quantity::Window,
     Quantity::Buffer,
+    Quantity::Sndbuf,
+    Quantity::Rcvbuf,
+    Quantity::AppWindow,
+    Quantity::Pause,
     Quantity::Loss,
     Quantity::Mtu,
     Quantity::Streams,
@@ -37,6 +41,14 @@ pub enum QuantitySetting {
     Window(ByteCount),
     /// Request for the socket buffers.
     Buffer(ByteCount),
+    /// Request for the send buffer alone.
+    Sndbuf(ByteCount),
+    /// Request for the receive buffer alone.
+    Rcvbuf(ByteCount),
+    /// Window of the programs' own protocol.
+    AppWindow(ProgramWindow),
+    /// Time between an answer and the next request.
+    Pause(Span),
     /// Share of packets lost.
     Loss(Ratio),
     /// Largest IP packet.
@@ -63,6 +75,10 @@ impl QuantitySetting {
             Quantity::Distance => parse_value(text).map(Self::Distance),
             Quantity::Window => parse_value(text).map(Self::Window),
             Quantity::Buffer => parse_value(text).map(Self::Buffer),
+            Quantity::Sndbuf => parse_value(text).map(Self::Sndbuf),
+            Quantity::Rcvbuf => parse_value(text).map(Self::Rcvbuf),
+            Quantity::AppWindow => text.parse().map(Self::AppWindow).map_err(InputError::new),
+            Quantity::Pause => parse_value(text).map(Self::Pause),
             Quantity::Loss => parse_value(text).map(Self::Loss),
             Quantity::Mtu => parse_value(text).map(Self::Mtu),
             Quantity::Size => parse_value(text).map(Self::Size),
@@ -99,6 +115,10 @@ impl QuantitySetting {
             Self::Distance(_) => Quantity::Distance,
             Self::Window(_) => Quantity::Window,
             Self::Buffer(_) => Quantity::Buffer,
+            Self::Sndbuf(_) => Quantity::Sndbuf,
+            Self::Rcvbuf(_) => Quantity::Rcvbuf,
+            Self::AppWindow(_) => Quantity::AppWindow,
+            Self::Pause(_) => Quantity::Pause,
             Self::Loss(_) => Quantity::Loss,
             Self::Mtu(_) => Quantity::Mtu,
             Self::Streams(_) => Quantity::Streams,
@@ -115,6 +135,10 @@ impl QuantitySetting {
             Quantity::Distance => inputs.distance.map(Self::Distance),
             Quantity::Window => inputs.window.map(Self::Window),
             Quantity::Buffer => inputs.buffer.map(Self::Buffer),
+            Quantity::Sndbuf => inputs.sndbuf.map(Self::Sndbuf),
+            Quantity::Rcvbuf => inputs.rcvbuf.map(Self::Rcvbuf),
+            Quantity::AppWindow => inputs.app_window.map(Self::AppWindow),
+            Quantity::Pause => inputs.pause.map(Self::Pause),
             Quantity::Loss => inputs.loss.map(Self::Loss),
             Quantity::Mtu => inputs.mtu.map(Self::Mtu),
             Quantity::Streams => inputs.streams.map(Self::Streams),
@@ -133,6 +157,10 @@ impl QuantitySetting {
             Self::Distance(distance) => inputs.distance = Some(*distance),
             Self::Window(window) => (inputs.window, inputs.buffer) = (Some(*window), None),
             Self::Buffer(request) => (inputs.window, inputs.buffer) = (None, Some(*request)),
+            Self::Sndbuf(request) => inputs.sndbuf = Some(*request),
+            Self::Rcvbuf(request) => inputs.rcvbuf = Some(*request),
+            Self::AppWindow(window) => inputs.app_window = Some(*window),
+            Self::Pause(pause) => inputs.pause = Some(*pause),
             Self::Loss(loss) => inputs.loss = Some(*loss),
             Self::Mtu(mtu) => inputs.mtu = Some(*mtu),
             Self::Streams(streams) => inputs.streams = Some(*streams),
@@ -146,14 +174,18 @@ impl QuantitySetting {
     pub(crate) fn as_number(&self) -> Option<f64> {
         Some(match self {
             Self::Bandwidth(rate) => rate.as_f64(),
-            Self::Rtt(rtt) => rtt.as_secs_f64(),
+            Self::Rtt(time) | Self::Pause(time) => time.as_secs_f64(),
             Self::Distance(distance) => distance.metres() as f64,
-            Self::Window(bytes) | Self::Buffer(bytes) | Self::Mtu(bytes) | Self::Size(bytes) => {
-                bytes.as_f64()
-            }
+            Self::Window(bytes)
+            | Self::Buffer(bytes)
+            | Self::Sndbuf(bytes)
+            | Self::Rcvbuf(bytes)
+            | Self::Mtu(bytes)
+            | Self::Size(bytes) => bytes.as_f64(),
+            Self::AppWindow(window) if window.request == ByteCount::ZERO => window.bytes.as_f64(),
             Self::Loss(loss) => loss.get(),
             Self::Streams(streams) => f64::from(*streams),
-            Self::Congestion(_) => return None,
+            Self::AppWindow(_) | Self::Congestion(_) => return None,
         })
     }
 
@@ -166,6 +198,13 @@ impl QuantitySetting {
             Quantity::Distance => Self::Distance(Distance::from_metres(number.round() as u64)),
             Quantity::Window => Self::Window(ByteCount::from_f64(number)),
             Quantity::Buffer => Self::Buffer(ByteCount::from_f64(number)),
+            Quantity::Sndbuf => Self::Sndbuf(ByteCount::from_f64(number)),
+            Quantity::Rcvbuf => Self::Rcvbuf(ByteCount::from_f64(number)),
+            Quantity::AppWindow => Self::AppWindow(ProgramWindow {
+                bytes: ByteCount::from_f64(number),
+                request: ByteCount::ZERO,
+            }),
+            Quantity::Pause => Self::Pause(Span::from_secs_f64(number)),
             Quantity::Loss => Self::Loss(Ratio::new(number)),
             Quantity::Mtu => Self::Mtu(ByteCount::from_f64(number)),
             Quantity::Size => Self::Size(ByteCount::from_f64(number)),
@@ -180,6 +219,9 @@ impl QuantitySetting {
     pub(crate) fn to_cell(&self) -> String {
         match (self, self.as_number()) {
             (Self::Congestion(name), _) => name.clone(),
+            (Self::AppWindow(ProgramWindow { bytes, request }), None) => {
+                format!("{}x{}", bytes.get() / request.get().max(1), request.get())
+            }
             (_, number) => number.unwrap_or_default().to_string(),
         }
     }
@@ -202,7 +244,12 @@ impl QuantitySetting {
             Self::Window(bytes) if *bytes == ByteCount::ZERO => {
                 "a window of 0 bytes carries nothing; write for example 64KiB"
             }
-            Self::Buffer(bytes) if *bytes == ByteCount::ZERO => {
+            Self::AppWindow(window) if window.bytes == ByteCount::ZERO => {
+                "a window of 0 bytes carries nothing; write for example 64KiB or 64x32KiB"
+            }
+            Self::Buffer(bytes) | Self::Sndbuf(bytes) | Self::Rcvbuf(bytes)
+                if *bytes == ByteCount::ZERO =>
+            {
                 "a buffer of 0 bytes carries nothing; write for example 64KiB"
             }
             Self::Size(bytes) if *bytes == ByteCount::ZERO => {

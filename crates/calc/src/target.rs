@@ -30,16 +30,16 @@ impl TransferTarget {
     /// Returns true if the prediction for `inputs` meets it.
     pub(crate) fn is_met(self, inputs: &Inputs, hosts: &HostPair) -> bool {
         let case = PredictorCase::from_inputs(inputs);
-        let got = case.estimate(hosts);
         match self {
             Self::Fill => {
+                let got = case.outlook(hosts);
                 let full = case
                     .capacity_without_loss(hosts)
                     .map(|capacity| capacity.scale_by(FULL));
                 got.limit == Limit::Capacity && full.is_some_and(|full| got.kernel_model >= full)
             }
-            Self::Rate(rate) => got.kernel_model >= rate,
-            Self::Within(_, within) => got.time.is_some_and(|time| time <= within),
+            Self::Rate(rate) => case.outlook(hosts).kernel_model >= rate,
+            Self::Within(_, within) => case.estimate(hosts).time.is_some_and(|time| time <= within),
         }
     }
 
@@ -58,7 +58,8 @@ impl TransferTarget {
     /// The steady rate of payload that meets it on the path of `inputs`; none where no rate does,
     /// as slow start alone takes too long.
     pub(crate) fn needed_rate(self, inputs: &Inputs, hosts: &HostPair) -> Option<BitRate> {
-        let case = PredictorCase::from_inputs(inputs);
+        let mut case = PredictorCase::from_inputs(inputs);
+        case.request.flow_cap = None;
         match self {
             Self::Fill => case
                 .prediction(hosts)

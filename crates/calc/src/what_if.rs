@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn an_invalid_what_if_is_reported_in_one_sentence() {
-        let keys = "the keys are bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size and relay";
+        let keys = "the keys are bandwidth, rtt, distance, window, buffer, sndbuf, rcvbuf, app-window, pause, loss, mtu, streams, congestion, size and relay";
         for (text, sentence) in [
             ("delay=1ms", format!("there is no key \"delay\"; {keys}")),
             ("faster", format!("\"faster\" is neither KEY=VALUE nor relay; {keys}")),

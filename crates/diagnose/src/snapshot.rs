@@ -199,7 +199,7 @@ pub(crate) fn received_bytes(sample: &Sample) -> ByteCount {
 /// The send buffer as the settings give it: read back where it is fixed, `tcp_wmem` where the
 /// kernel tunes it.
 fn sndbuf_by_settings(stream: u16, evidence: &Evidence) -> Option<ByteCount> {
-    match evidence.request.buffer {
+    match evidence.request.send_buffer() {
         Buffer::Automatic => evidence
             .sender
             .as_ref()

@@ -34,6 +34,7 @@ type Texts<'t> = &'t dyn Fn(&str) -> SysctlResult<String>;
 fn parse_settings(kernel: KernelVersion, texts: Texts<'_>) -> SysctlResult<HostSettings> {
     Ok(HostSettings {
         kernel,
+        system: None,
         tcp_rmem: buffer_triple(texts, "net.ipv4.tcp_rmem")?,
         tcp_wmem: buffer_triple(texts, "net.ipv4.tcp_wmem")?,
         rmem_max: missing_as_none(byte_size(texts, "net.core.rmem_max"))?,

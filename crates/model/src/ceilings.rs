@@ -1,6 +1,6 @@
 //! Each ceiling on the rate, by the textbook and by the running kernel.
 
-use fullpipe_record::{Buffer, Limit};
+use fullpipe_record::{Buffer, Limit, Request, TooBig};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::connection::ConnectionTerms;
@@ -25,10 +25,14 @@ pub(crate) struct ConnectionCeilings {
     pub(crate) receive_window: CeilingFigures,
     pub(crate) send_buffer: CeilingFigures,
     pub(crate) capacity: Option<CeilingFigures>,
-    /// Rate that the sending program was asked for.
-    pub(crate) offered: Option<CeilingFigures>,
-    /// The maximum pace of its sockets.
-    pub(crate) pacing: Option<CeilingFigures>,
+    /// Window of the programs' own protocol.
+    pub(crate) program: Option<CeilingFigures>,
+    /// Rates to which something holds each stream.
+    pub(crate) stated: [Option<CeilingFigures>; 5],
+    /// A policer, which drops what is faster.
+    pub(crate) policer: Option<CeilingFigures>,
+    /// A link that swallows full segments.
+    pub(crate) black_hole: Option<CeilingFigures>,
     pub(crate) loss: Option<CeilingFigures>,
 }
 
@@ -38,14 +42,13 @@ impl ConnectionCeilings {
             receive_window: receive_window(connection),
             send_buffer: send_buffer(connection),
             capacity: capacity_ceiling(connection),
-            offered: connection
-                .request
-                .rate
-                .map(|rate| requested_ceiling(connection, Limit::SenderApplication, rate)),
-            pacing: connection
-                .request
-                .pacing
-                .map(|pace| requested_ceiling(connection, Limit::Pacing, pace)),
+            program: program_ceiling(connection),
+            stated: stated_rates(connection.request).map(|stated| {
+                let (kind, rate, _) = stated?;
+                Some(requested_ceiling(connection, kind, rate))
+            }),
+            policer: policer_ceiling(connection),
+            black_hole: black_hole(connection),
             loss: loss_ceiling(connection),
         }
     }
@@ -56,11 +59,13 @@ impl ConnectionCeilings {
 
     /// The ceilings that a rule gives.
     pub(crate) fn without_chance(&self) -> impl Iterator<Item = &CeilingFigures> {
-        let asked = self.offered.iter().chain(&self.pacing);
+        let stated = self.stated.iter().flatten();
+        let rest = [&self.program, &self.policer, &self.black_hole];
         [&self.receive_window, &self.send_buffer]
             .into_iter()
             .chain(&self.capacity)
-            .chain(asked)
+            .chain(stated)
+            .chain(rest.into_iter().flatten())
     }
 
     /// The one with the lowest `kernel_model` rate.
@@ -97,12 +102,12 @@ impl ConnectionCeilings {
 
 fn receive_window(connection: &ConnectionTerms) -> CeilingFigures {
     let buffer = connection.receive;
-    let advertised = match connection.request.buffer {
+    let advertised = match connection.request.receive_buffer() {
         Buffer::Window(wanted) => wanted.min(buffer.max_window()),
         Buffer::Automatic | Buffer::Request(_) => buffer.max_window(),
     };
     let windows = StreamWindows {
-        textbook: advertised,
+        textbook: connection.arriving_window(advertised),
         kernel_model: connection.allowed_in_flight(),
     };
     let used = connection.share_of_window_used(windows.kernel_model);
@@ -145,6 +150,89 @@ fn capacity_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
         high: payload.scale_by(rule.high.get()).min(rate),
         window: None,
     })
+}
+
+/// What a policer passes. Its drops keep the congestion window down, and only a deep bucket lets all
+/// of its rate be used; what was dropped by then was sent twice.
+fn policer_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
+    let policer = connection.path.forward.effects.policer?;
+    let payload = connection.payload_share().get();
+    let used = queue::policed_rate(
+        connection.control,
+        policer.rate,
+        policer.burst,
+        connection.rtt,
+        connection.mss,
+    );
+    let [rate, used] = [policer.rate, used].map(|rate| rate.scale_by(payload));
+    let rule = LikelyFactor::by_rule();
+    Some(CeilingFigures {
+        kind: Limit::Loss,
+        textbook: policer.rate,
+        kernel_model: used,
+        low: used.scale_by(rule.low.get()),
+        high: rate.scale_by(rule.high.get()),
+        window: None,
+    })
+}
+
+/// Nothing passes a link that swallows full segments, unless the sender finds out by itself.
+fn black_hole(connection: &ConnectionTerms) -> Option<CeilingFigures> {
+    let narrow = connection.path.forward.effects.narrow?;
+    let swallows =
+        narrow.too_big == TooBig::Swallowed && connection.mss + connection.headers > narrow.mtu;
+    swallows.then_some(CeilingFigures {
+        kind: Limit::Mtu,
+        textbook: BitRate::ZERO,
+        kernel_model: BitRate::ZERO,
+        low: BitRate::ZERO,
+        high: BitRate::ZERO,
+        window: None,
+    })
+}
+
+/// One window of the programs' protocol for each of its rounds. Programs that wait longer than the
+/// path does are what limits the rate.
+fn program_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
+    let window = connection.request.app_window?.bytes;
+    let round = connection.program_round()?;
+    let streams = u64::from(connection.request.streams);
+    let path_round = connection.path.rtt() + connection.pause();
+    let rate = window::rate_of_window(window * streams, round);
+    let rule = LikelyFactor::by_rule();
+    Some(CeilingFigures {
+        kind: if connection.pause() > connection.rtt {
+            Limit::SenderApplication
+        } else {
+            Limit::ApplicationWindow
+        },
+        textbook: window::rate_of_window(window * streams, path_round),
+        kernel_model: rate,
+        low: rate.scale_by(rule.low.get()),
+        high: rate.scale_by(rule.high.get()),
+        window: Some(window),
+    })
+}
+
+/// Returns the rates to which something holds each stream, with the limit that each is and its name
+/// in a formula.
+pub(crate) fn stated_rates(request: &Request) -> [Option<(Limit, BitRate, &'static str)>; 5] {
+    [
+        (
+            Limit::SenderApplication,
+            request.rate,
+            "asked of the program",
+        ),
+        (Limit::Pacing, request.pacing, "maximum pace"),
+        (Limit::Capacity, request.flow_cap, "for each flow"),
+        (
+            Limit::ReceiverApplication,
+            request.read_rate,
+            "read by the program",
+        ),
+        (Limit::Cpu, request.cpu_rate, "of one processor"),
+    ]
+    .map(|(kind, rate, name)| Some((kind, rate?, name)))
 }
 
 /// A rate of payload that each stream was asked to keep to. The kernel paces payload too: it counts

@@ -1,10 +1,10 @@
-use fullpipe_record::{Buffer, HostSettings, Path, Request, Segmentation};
+use fullpipe_record::{Edit, HostSettings, Path, PathDirection, Request, Segmentation, TooBig};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::framing;
 use crate::kernel::{self, ReceiveBuffer};
 use crate::loss::{self, CongestionControl};
-use crate::{LikelyFactor, window};
+use crate::{LikelyFactor, short, window};
 
 /// The values that the two ends of a connection agree on, from the path, their settings and the
 /// load.
@@ -23,8 +23,10 @@ pub(crate) struct ConnectionTerms<'a> {
     /// two. Measured on Linux 6.18 at 100 Mbit/s over 10 ms: 10.29 ms, of which this explains
     /// 10.26.
     pub(crate) rtt: Span,
-    /// The request for both socket buffers at both ends, where there is one.
-    pub(crate) fixed: Option<ByteCount>,
+    /// The `SO_RCVBUF` request of the receiver, where there is one.
+    pub(crate) rcvbuf: Option<ByteCount>,
+    /// The `SO_SNDBUF` request of the sender, where there is one.
+    pub(crate) sndbuf: Option<ByteCount>,
     pub(crate) receive: ReceiveBuffer,
     pub(crate) send: ByteCount,
 }
@@ -39,16 +41,13 @@ impl<'a> ConnectionTerms<'a> {
         let timestamps = sender.timestamps && receiver.timestamps;
         let headers = framing::tcp_headers(path.forward.ip, timestamps);
         let mss = framing::segment_payload(
-            path.forward.inner_mtu(),
+            known_mtu(&path.forward),
             path.forward.ip,
             timestamps,
-            request.mss,
+            request.mss.into_iter().chain(clamped_mss(path)).min(),
         );
-        let fixed = match request.buffer {
-            Buffer::Automatic => None,
-            Buffer::Request(bytes) => Some(bytes),
-            Buffer::Window(bytes) => Some(kernel::request_for_window(receiver, bytes, mss)),
-        };
+        let [sndbuf, rcvbuf] = [request.send_buffer(), request.receive_buffer()]
+            .map(|buffer| kernel::socket_request(receiver, buffer, mss));
         Self {
             path,
             sender,
@@ -59,9 +58,10 @@ impl<'a> ConnectionTerms<'a> {
             mss,
             headers,
             rtt: loaded_rtt(path, mss, headers),
-            fixed,
-            receive: receive_buffer(sender, receiver, fixed).with_packets(receiver, mss),
-            send: kernel::send_buffer(sender, fixed),
+            rcvbuf,
+            sndbuf,
+            receive: receive_buffer([sender, receiver], path, rcvbuf).with_packets(receiver, mss),
+            send: kernel::send_buffer(sender, sndbuf),
         }
     }
 
@@ -102,9 +102,27 @@ impl<'a> ConnectionTerms<'a> {
         self.sending_share().get() * self.kept_by_trains(window)
     }
 
+    /// Returns a window of the receiver as the sender understands it: middleboxes lower its field
+    /// and rewrite its scale.
+    pub(crate) fn arriving_window(&self, window: ByteCount) -> ByteCount {
+        let edits = &self.path.reverse.effects;
+        let scale = self.receive.window_shift().unwrap_or_default();
+        let rewritten = edits.edits.iter().find_map(|edit| match edit {
+            Edit::RewriteWindowScale(shift) => Some(*shift),
+            _ => None,
+        });
+        let seen = rewritten.filter(|_| scale > 0).unwrap_or(scale);
+        if seen == scale && edits.window_clamp().is_none() {
+            return window;
+        }
+        let most = edits.window_clamp().unwrap_or(kernel::largest_window(None));
+        let field = ByteCount::new(window.get() >> scale).min(most);
+        ByteCount::new(field.get() << seen)
+    }
+
     /// Bytes that each stream keeps in flight where nothing but the receive window limits it.
     pub(crate) fn allowed_in_flight(&self) -> ByteCount {
-        let window = self.receive.in_flight(self.mss);
+        let window = self.arriving_window(self.receive.in_flight(self.mss));
         kernel::filled_window(
             self.path.segmentation,
             self.control,
@@ -114,8 +132,12 @@ impl<'a> ConnectionTerms<'a> {
         )
     }
 
-    /// The payload in each stream's send buffer ÷ the buffer.
+    /// The payload in each stream's send buffer ÷ the buffer: all of it where the sender is not
+    /// Linux.
     pub(crate) fn send_fill(&self) -> LikelyFactor {
+        if self.sender.system.is_some() {
+            return LikelyFactor::by_rule();
+        }
         kernel::mean_fill(
             self.request.writer,
             self.path.segmentation,
@@ -157,6 +179,27 @@ impl<'a> ConnectionTerms<'a> {
         }
     }
 
+    /// Time between an answer and the next request.
+    pub(crate) fn pause(&self) -> Span {
+        self.request.pause.unwrap_or_default()
+    }
+
+    /// Returns the time in which the window of the programs' protocol passes once: the round trip,
+    /// what a request takes to be put on the line before its end can be answered, and the pause. A
+    /// connection that pauses for longer than a retransmission timeout begins each request with
+    /// slow start (RFC 5681 §4.1; `tcp_slow_start_after_idle`).
+    pub(crate) fn program_round(&self) -> Option<Span> {
+        let request = self.request.app_window?.request;
+        let capacity = self.payload_capacity().unwrap_or(window::UNBOUNDED);
+        let cools_down = self.pause() > LEAST_TIMEOUT + self.path.rtt();
+        let passes = if request > ByteCount::ZERO && cools_down {
+            short::transfer_time(request, self.mss, self.rtt, capacity, None)
+        } else {
+            self.rtt + capacity.time_for(request)
+        };
+        Some(passes + self.pause())
+    }
+
     /// Payload ÷ bytes on the wire.
     pub(crate) fn payload_share(&self) -> Ratio {
         framing::payload_share(self.mss, self.headers, self.path.forward.packet_overhead())
@@ -190,6 +233,9 @@ impl<'a> ConnectionTerms<'a> {
     }
 }
 
+/// `TCP_RTO_MIN`.
+const LEAST_TIMEOUT: Span = Span::from_millis(200);
+
 fn control_name<'a>(sender: &'a HostSettings, request: &'a Request) -> &'a str {
     request
         .congestion
@@ -208,17 +254,45 @@ fn loaded_rtt(path: &Path, mss: ByteCount, headers: ByteCount) -> Span {
         + time_on_line(path.reverse.rate, acknowledgement)
 }
 
-/// Scaling works only where both ends offer it.
+/// Returns the edits of middleboxes in both directions.
+fn path_edits(path: &Path) -> impl Iterator<Item = &Edit> {
+    let [forward, reverse] = [&path.forward, &path.reverse].map(|way| &way.effects.edits);
+    forward.iter().chain(reverse)
+}
+
+/// Returns the largest segment that a middlebox lets the ends agree on.
+fn clamped_mss(path: &Path) -> Option<ByteCount> {
+    let clamps = path_edits(path).filter_map(|edit| match edit {
+        Edit::ClampMss(most) => Some(*most),
+        _ => None,
+    });
+    clamps.min()
+}
+
+/// Returns the largest packet of a sender that knows the path: a narrow link that answers is known
+/// after one packet.
+fn known_mtu(forward: &PathDirection) -> ByteCount {
+    let answered = forward
+        .effects
+        .narrow
+        .filter(|narrow| narrow.too_big == TooBig::Answered);
+    answered.map_or(forward.inner_mtu(), |narrow| {
+        narrow.mtu.min(forward.inner_mtu())
+    })
+}
+
+/// Scaling works only where both ends offer it, and nothing on the path takes the offer away.
 fn receive_buffer(
-    sender: &HostSettings,
-    receiver: &HostSettings,
+    [sender, receiver]: [&HostSettings; 2],
+    path: &Path,
     fixed: Option<ByteCount>,
 ) -> ReceiveBuffer {
     let buffer = fixed.map_or_else(
         || ReceiveBuffer::autotuned_buffer(receiver),
         |request| ReceiveBuffer::fixed_buffer(receiver, request),
     );
-    if sender.window_scaling {
+    let is_stripped = path_edits(path).any(|edit| *edit == Edit::StripWindowScale);
+    if sender.window_scaling && !is_stripped {
         buffer
     } else {
         buffer.without_scaling()

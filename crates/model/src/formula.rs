@@ -1,9 +1,9 @@
 //! The formula of each ceiling, for a reader.
 
 use fullpipe_record::{Ceiling, Limit};
-use fullpipe_units::{BitRate, Ratio};
+use fullpipe_units::{OptionText, Ratio};
 
-use crate::ceilings::{CeilingFigures, ConnectionCeilings};
+use crate::ceilings::{CeilingFigures, ConnectionCeilings, stated_rates};
 use crate::connection::ConnectionTerms;
 use crate::kernel::largest_window;
 use crate::loss::CongestionControl;
@@ -30,6 +30,9 @@ pub(crate) fn explain_ceilings(
 }
 
 fn ceiling_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> String {
+    if let Some(stated) = stated_formula(figures, connection) {
+        return stated;
+    }
     match figures.kind {
         Limit::ReceiveWindow => {
             let used = connection.share_of_window_used(connection.allowed_in_flight());
@@ -42,20 +45,38 @@ fn ceiling_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> St
             &(send_buffer(connection) + &used_share(connection.sending_share().get())),
             connection,
         ),
+        Limit::ApplicationWindow | Limit::SenderApplication => program_formula(connection),
+        Limit::Loss if figures.window.is_none() => policer_formula(figures, connection),
         Limit::Loss => per_round_trip(&loss_formula(figures, connection), connection),
-        Limit::SenderApplication => {
-            requested_formula("asked of the program", connection.request.rate, connection)
-        }
-        Limit::Pacing => requested_formula("maximum pace", connection.request.pacing, connection),
+        Limit::Mtu => "no full segment passes the narrow link, which says nothing".to_owned(),
         _ => capacity_formula(figures, connection),
     }
 }
 
-fn requested_formula(what: &str, rate: Option<BitRate>, connection: &ConnectionTerms) -> String {
+/// Returns the formula of a ceiling that is one of the stated rates.
+fn stated_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> Option<String> {
+    let streams = f64::from(connection.request.streams);
+    stated_rates(connection.request)
+        .into_iter()
+        .flatten()
+        .find(|(kind, rate, _)| {
+            *kind == figures.kind
+                && rate.scale_by(streams) == figures.textbook
+                && figures.window.is_none()
+        })
+        .map(|(_, rate, name)| format!("{rate} {name}{}", streams_factor(connection)))
+}
+
+/// Returns what a policer passes, and the share of it that its drops leave.
+fn policer_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> String {
+    let payload = connection.payload_share();
+    let used = figures
+        .kernel_model
+        .relative_to(figures.textbook.scale_by(payload.get()));
     format!(
-        "{} {what}{}",
-        rate.unwrap_or_default(),
-        streams_factor(connection)
+        "{} policer × {payload}{}",
+        figures.textbook,
+        used_share(used)
     )
 }
 
@@ -90,6 +111,10 @@ fn per_round_trip(source: &str, connection: &ConnectionTerms) -> String {
 fn receive_window(connection: &ConnectionTerms) -> String {
     let buffer = connection.receive;
     let in_flight = connection.allowed_in_flight();
+    let free = buffer.in_flight(connection.mss);
+    if connection.arriving_window(free) != free {
+        return format!("{in_flight} in flight (of {free}, changed on the way)");
+    }
     let said = largest_window(buffer.window_shift());
     if said
         < buffer
@@ -101,8 +126,9 @@ fn receive_window(connection: &ConnectionTerms) -> String {
             None => format!("{in_flight} in flight ({said} without window scaling)"),
         };
     }
-    let name = match connection.fixed {
+    let name = match connection.rcvbuf {
         Some(_) => "SO_RCVBUF",
+        None if connection.receiver.system.is_some() => "receive buffer",
         None if connection.receiver.moderate_rcvbuf => "tcp_rmem",
         None => "untuned tcp_rmem",
     };
@@ -114,15 +140,28 @@ fn receive_window(connection: &ConnectionTerms) -> String {
 }
 
 fn send_buffer(connection: &ConnectionTerms) -> String {
-    let name = if connection.fixed.is_some() {
-        "SO_SNDBUF"
-    } else {
-        "tcp_wmem"
+    let name = match connection.sndbuf {
+        Some(_) => "SO_SNDBUF",
+        None if connection.sender.system.is_some() => "send buffer",
+        None => "tcp_wmem",
     };
     format!(
         "{name} {} × {}",
         connection.send,
         connection.send_fill().mid
+    )
+}
+
+/// Returns what the programs let be under way ÷ the time between a request and the next.
+fn program_formula(connection: &ConnectionTerms) -> String {
+    let window = connection
+        .request
+        .app_window
+        .map_text(|window| window.to_string());
+    format!(
+        "{window} under way ÷ {}{}",
+        connection.program_round().unwrap_or_default(),
+        streams_factor(connection)
     )
 }
 
@@ -151,7 +190,7 @@ fn loss_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> Strin
 #[cfg(test)]
 mod tests {
     use fullpipe_record::Request;
-    use fullpipe_units::{ByteCount, Span};
+    use fullpipe_units::{BitRate, ByteCount, Span};
 
     use super::*;
     use crate::{fixture, predict};

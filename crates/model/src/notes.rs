@@ -1,12 +1,14 @@
 //! The assumptions of a prediction, and the formulas that it left for another: one sentence each.
 
-use fullpipe_record::{Buffer, Ramp};
+use fullpipe_record::{Buffer, HostSettings, Ramp};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::ceilings::{ConnectionCeilings, few_losses};
 use crate::connection::ConnectionTerms;
 use crate::kernel::{self, WindowShare};
 use crate::loss::{BBR_ABSORBS, CongestionControl, FORMULAS_HOLD_TO};
+use crate::predict::ends_in_ramp;
+use crate::systems::SYSTEMS;
 
 /// The sizes of packet with which learnt shares were measured.
 const MEASURED_MTUS: [ByteCount; 2] = [ByteCount::new(1500), ByteCount::new(9000)];
@@ -17,19 +19,25 @@ pub(crate) fn prediction_notes(
     ceilings: &ConnectionCeilings,
     ramp: &Ramp,
 ) -> Vec<String> {
+    let systems = [
+        ("sender", connection.sender),
+        ("receiver", connection.receiver),
+    ]
+    .map(|(end, settings)| other_system(end, settings));
     [
         scaling_off(connection),
+        clamp_without_effect(connection),
         tuning_off(connection),
         request_cut(
             "SO_RCVBUF",
             "rmem_max",
-            connection.fixed,
+            connection.rcvbuf,
             kernel::rmem_max(connection.receiver),
         ),
         request_cut(
             "SO_SNDBUF",
             "wmem_max",
-            connection.fixed,
+            connection.sndbuf,
             kernel::wmem_max(connection.sender),
         ),
         hidden_maximum(connection),
@@ -49,8 +57,19 @@ pub(crate) fn prediction_notes(
         too_short(connection, ramp),
     ]
     .into_iter()
+    .chain(systems)
     .flatten()
     .collect()
+}
+
+/// Says what is assumed of an end that is not Linux, and by whom it is known.
+fn other_system(end: &str, settings: &HostSettings) -> Option<String> {
+    let name = settings.system.as_deref()?;
+    let system = SYSTEMS.iter().find(|system| system.name == name)?;
+    Some(format!(
+        "the {end} is {name}. {} ({})",
+        system.note, system.source
+    ))
 }
 
 fn scaling_off(connection: &ConnectionTerms) -> Option<String> {
@@ -68,8 +87,14 @@ fn scaling_off(connection: &ConnectionTerms) -> Option<String> {
     ))
 }
 
+fn clamp_without_effect(connection: &ConnectionTerms) -> Option<String> {
+    let shift = connection.receive.window_shift()?;
+    let effects = &connection.path.reverse.effects;
+    effects.clamp_beyond(connection.receive.max_window(), shift)
+}
+
 fn tuning_off(connection: &ConnectionTerms) -> Option<String> {
-    let untuned = connection.fixed.is_none() && !connection.receiver.moderate_rcvbuf;
+    let untuned = connection.rcvbuf.is_none() && !connection.receiver.moderate_rcvbuf;
     untuned.then(|| {
         let space = connection.receive.buffer_bytes();
         format!("tcp_moderate_rcvbuf is off at the receiver: its buffer stays at {space}")
@@ -89,12 +114,15 @@ fn request_cut(
 }
 
 fn hidden_maximum(connection: &ConnectionTerms) -> Option<String> {
-    connection.fixed?;
-    let setting = match (connection.receiver.rmem_max, connection.sender.wmem_max) {
-        (Some(_), Some(_)) => return None,
-        (None, Some(_)) => "the receiver's net.core.rmem_max",
-        (Some(_), None) => "the sender's net.core.wmem_max",
-        (None, None) => "the receiver's net.core.rmem_max and the sender's net.core.wmem_max",
+    let [rmem, wmem] = [
+        connection.rcvbuf.is_some() && connection.receiver.rmem_max.is_none(),
+        connection.sndbuf.is_some() && connection.sender.wmem_max.is_none(),
+    ];
+    let setting = match (rmem, wmem) {
+        (false, false) => return None,
+        (true, false) => "the receiver's net.core.rmem_max",
+        (false, true) => "the sender's net.core.wmem_max",
+        (true, true) => "the receiver's net.core.rmem_max and the sender's net.core.wmem_max",
     };
     Some(format!(
         "{setting} not visible: taken as the kernel's default"
@@ -103,7 +131,7 @@ fn hidden_maximum(connection: &ConnectionTerms) -> Option<String> {
 
 /// Says so where no request gives the window that was asked for.
 fn window_missed(connection: &ConnectionTerms) -> Option<String> {
-    let Buffer::Window(wanted) = connection.request.buffer else {
+    let Buffer::Window(wanted) = connection.request.receive_buffer() else {
         return None;
     };
     let got = connection.allowed_in_flight();
@@ -114,7 +142,7 @@ fn window_missed(connection: &ConnectionTerms) -> Option<String> {
 }
 
 fn point_release(connection: &ConnectionTerms) -> Option<String> {
-    let fixed = connection.fixed.is_some() || !connection.receiver.moderate_rcvbuf;
+    let fixed = connection.rcvbuf.is_some() || !connection.receiver.moderate_rcvbuf;
     (fixed && WindowShare::depends_on_point_release(connection.receiver)).then(|| {
         let kernel = connection.receiver.kernel;
         format!("point releases of Linux {kernel} differ in fixed receive buffers: the smaller window is taken")
@@ -237,12 +265,7 @@ fn acknowledgements_lost(connection: &ConnectionTerms) -> Option<String> {
 }
 
 fn too_short(connection: &ConnectionTerms, ramp: &Ramp) -> Option<String> {
-    let request = connection.request;
-    let ends_within = match request.bytes {
-        Some(bytes) => bytes < ramp.bytes,
-        None => request.omit + request.duration < ramp.duration,
-    };
-    ends_within.then(|| {
+    ends_in_ramp(connection, ramp).then(|| {
         format!(
             "the transfer ends within its ramp of {} and {}: its mean is lower",
             ramp.duration, ramp.bytes

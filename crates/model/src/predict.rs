@@ -39,7 +39,7 @@ pub fn predict(
     }
     let connection = ConnectionTerms::new(path, sender, receiver, request);
     let ceilings = ConnectionCeilings::from_connection(&connection);
-    let outlook = RateOutlook::from_ceilings(&ceilings);
+    let outlook = RateOutlook::from_ceilings(&ceilings, &connection);
     let ramp = ramp_to(outlook.kernel_model, &connection);
     Prediction {
         bdp: connection.bdp(),
@@ -70,13 +70,17 @@ pub struct RateOutlook {
     pub high: BitRate,
     /// The lowest ceiling.
     pub limit: Limit,
+    /// True if the transfer ends within its ramp, before any of these rates is reached.
+    pub ends_in_ramp: bool,
 }
 
 impl RateOutlook {
-    fn from_ceilings(ceilings: &ConnectionCeilings) -> Self {
+    fn from_ceilings(ceilings: &ConnectionCeilings, connection: &ConnectionTerms) -> Self {
+        let kernel_model = ceilings.combined_rate(|ceiling| ceiling.kernel_model);
         Self {
             textbook: ceilings.least_rate(|ceiling| ceiling.textbook),
-            kernel_model: ceilings.combined_rate(|ceiling| ceiling.kernel_model),
+            kernel_model,
+            ends_in_ramp: ends_in_ramp(connection, &ramp_to(kernel_model, connection)),
             low: ceilings.combined_rate(|ceiling| ceiling.low),
             high: ceilings.least_rate(|ceiling| ceiling.high),
             limit: ceilings.lowest_figures().kind,
@@ -92,9 +96,20 @@ pub fn evaluate_ceilings(
     receiver: &HostSettings,
     request: &Request,
 ) -> RateOutlook {
-    RateOutlook::from_ceilings(&ConnectionCeilings::from_connection(&ConnectionTerms::new(
-        path, sender, receiver, request,
-    )))
+    let connection = ConnectionTerms::new(path, sender, receiver, request);
+    RateOutlook::from_ceilings(
+        &ConnectionCeilings::from_connection(&connection),
+        &connection,
+    )
+}
+
+/// Returns true if the load ends within this ramp.
+pub(crate) fn ends_in_ramp(connection: &ConnectionTerms, ramp: &Ramp) -> bool {
+    let request = connection.request;
+    match request.bytes {
+        Some(bytes) => bytes < ramp.bytes,
+        None => request.omit + request.duration < ramp.duration,
+    }
 }
 
 /// Slow start of every stream at once, each to its part of `rate`.

@@ -2,7 +2,9 @@ use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Change, Encapsulation, Framing, IpVersion, Limit, Prediction};
+use crate::{
+    Change, Effects, Encapsulation, Framing, IpVersion, Limit, Prediction, ProgramWindow, Writer,
+};
 
 /// The quantity that followed from the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -55,6 +57,39 @@ pub struct Inputs {
     /// Request for the socket buffers of both ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<ByteCount>,
+    /// Request for the send buffer of the sender alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sndbuf: Option<ByteCount>,
+    /// Request for the receive buffer of the receiver alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rcvbuf: Option<ByteCount>,
+    /// Window of the programs' own protocol in each stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_window: Option<ProgramWindow>,
+    /// Time between an answer and the next request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Span>,
+    /// Rate at which the sender's kernel paces each stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pacing: Option<BitRate>,
+    /// Rate to which a device on the path holds each stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow_cap: Option<BitRate>,
+    /// Rate at which the receiving program takes each stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_rate: Option<BitRate>,
+    /// Rate that a processor of either end carries of each stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_rate: Option<BitRate>,
+    /// The way in which the sending program fills its socket.
+    #[serde(skip_serializing_if = "is_default")]
+    pub writer: Writer,
+    /// Queue before the bottleneck; one BDP if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<ByteCount>,
+    /// What the path does besides.
+    #[serde(skip_serializing_if = "Effects::are_none")]
+    pub effects: Effects,
     /// Share of packets lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loss: Option<Ratio>,
@@ -125,6 +160,14 @@ pub enum Quantity {
     Window,
     /// Request for the socket buffers of both ends.
     Buffer,
+    /// Request for the send buffer of the sender alone.
+    Sndbuf,
+    /// Request for the receive buffer of the receiver alone.
+    Rcvbuf,
+    /// Window of the programs' own protocol in each stream.
+    AppWindow,
+    /// Time between an answer and the next request.
+    Pause,
     /// Third value of `net.ipv4.tcp_wmem` at the sender.
     TcpWmem,
     /// Third value of `net.ipv4.tcp_rmem` at the receiver.
@@ -150,6 +193,10 @@ impl Quantity {
             Self::Distance => "distance",
             Self::Window => "window",
             Self::Buffer => "buffer",
+            Self::Sndbuf => "sndbuf",
+            Self::Rcvbuf => "rcvbuf",
+            Self::AppWindow => "app-window",
+            Self::Pause => "pause",
             Self::TcpWmem => "tcp-wmem",
             Self::TcpRmem => "tcp-rmem",
             Self::Loss => "loss",
@@ -268,8 +315,8 @@ pub struct Calculation {
     pub rtt: Span,
     /// Window of each stream: given, or what follows from the buffer, or what loss leaves.
     pub window: ByteCount,
-    /// Streams × window ÷ round trip, and no more than the bandwidth; of a buffer request, what the
-    /// prediction makes of it.
+    /// The bandwidth, where it is given or wanted; where it is sought, what the prediction makes of
+    /// the window: the mean of a transfer that ends within its ramp.
     pub rate: BitRate,
     /// Payload of a full segment.
     pub mss: ByteCount,

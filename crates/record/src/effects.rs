@@ -42,14 +42,19 @@ impl Effects {
         *self == Self::default()
     }
 
+    /// Returns the value above which the path lowers the window field of acknowledgements.
+    pub fn window_clamp(&self) -> Option<ByteCount> {
+        let clamps = self.edits.iter().filter_map(|edit| match edit {
+            Edit::ClampWindow(most) => Some(*most),
+            _ => None,
+        });
+        clamps.min()
+    }
+
     /// Returns a sentence if the path lowers windows of acknowledgements, and none of these samples
     /// of the sender saw one that was lowered: the field that it edits is smaller than the window,
     /// by the window scale.
     pub fn ineffective_clamp(&self, sender_samples: &[Sample]) -> Option<String> {
-        let most = self.edits.iter().find_map(|edit| match edit {
-            Edit::ClampWindow(most) => Some(*most),
-            _ => None,
-        })?;
         let shift = sender_samples
             .iter()
             .find_map(|sample| sample.tcp.snd_wscale)?;
@@ -57,6 +62,13 @@ impl Effects {
             .iter()
             .filter_map(|sample| sample.tcp.snd_wnd)
             .max()?;
+        self.clamp_beyond(largest, shift)
+    }
+
+    /// Returns a sentence if the path lowers the window field of acknowledgements, but no window of
+    /// at most `largest` at a scale of `shift`.
+    pub fn clamp_beyond(&self, largest: ByteCount, shift: u8) -> Option<String> {
+        let most = self.window_clamp()?;
         let passes = ByteCount::new(most.get() << shift);
         (shift > 0 && largest < passes).then(|| {
             format!(

@@ -1,5 +1,8 @@
-use fullpipe_units::{BitRate, ByteCount, Span};
+use std::fmt;
 use std::ops::Deref;
+use std::str::FromStr;
+
+use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +22,54 @@ pub enum Buffer {
     /// The window that the receiver should advertise: the buffer request is chosen so that the
     /// kernel yields it.
     Window(ByteCount),
+}
+
+/// Bytes that a program's own protocol lets be under way before it waits for the other end: the
+/// window of a stream of HTTP/2 or of a channel of SSH, or requests that are not yet answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ProgramWindow {
+    /// The most that is under way.
+    pub bytes: ByteCount,
+    /// Bytes that are answered together, once the last of them has arrived; zero where the other
+    /// end grants what it has taken at once.
+    pub request: ByteCount,
+}
+
+impl fmt::Display for ProgramWindow {
+    /// Writes `64 KiB`, or `64 × 32 KiB` of requests.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.bytes.get().checked_div(self.request.get()) {
+            Some(1) => write!(f, "a request of {}", self.request),
+            Some(count) => write!(f, "{count} × {}", self.request),
+            None => write!(f, "{}", self.bytes),
+        }
+    }
+}
+
+impl FromStr for ProgramWindow {
+    type Err = String;
+
+    /// Reads `64KiB`, or `64x32KiB`: so many requests of this size.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((count, size)) = text.split_once(['x', '×']) else {
+            let bytes = parse_quantity(text)?;
+            return Ok(Self {
+                bytes,
+                request: ByteCount::ZERO,
+            });
+        };
+        let request: ByteCount = parse_quantity(size.trim())?;
+        let count = count.trim().parse::<u32>().ok().filter(|count| *count > 0);
+        let count = count.ok_or_else(|| {
+            format!(
+                "\"{text}\" is not a number of requests and their size; write for example 64x32KiB"
+            )
+        })?;
+        Ok(Self {
+            bytes: request * u64::from(count),
+            request,
+        })
+    }
 }
 
 /// The way in which a sending program fills its socket.
@@ -88,8 +139,31 @@ pub struct Request {
     pub catches_up_at_once: bool,
     /// Rate at which the kernel paces each stream (`SO_MAX_PACING_RATE`).
     pub pacing: Option<BitRate>,
+    /// Rate to which a device on the path holds each stream, as clouds do. Only predictions know
+    /// it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow_cap: Option<BitRate>,
+    /// Rate at which the receiving program takes each stream, as one that writes to storage or
+    /// decompresses. Only predictions and simulations know it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_rate: Option<BitRate>,
+    /// Rate that a processor of either end carries of each stream. Only predictions know it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_rate: Option<BitRate>,
     /// Socket buffers.
     pub buffer: Buffer,
+    /// `SO_SNDBUF` request of the sending program alone, in place of `buffer`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sndbuf: Option<ByteCount>,
+    /// `SO_RCVBUF` request of the receiving program alone, in place of `buffer`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rcvbuf: Option<ByteCount>,
+    /// Window of the programs' own protocol in each stream; none leaves the flow of data to TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_window: Option<ProgramWindow>,
+    /// Time between an answer and the next request, where the program has an `app_window`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Span>,
     /// Congestion control, set on each socket and read back; the kernel's default if not set.
     pub congestion: Option<String>,
     /// Largest segment, if not what the path's MTU gives.
@@ -153,7 +227,14 @@ impl Default for Request {
             burst: None,
             catches_up_at_once: false,
             pacing: None,
+            flow_cap: None,
+            read_rate: None,
+            cpu_rate: None,
             buffer: Buffer::Automatic,
+            sndbuf: None,
+            rcvbuf: None,
+            app_window: None,
+            pause: None,
             congestion: None,
             mss: None,
             no_delay: false,
@@ -200,6 +281,16 @@ impl Deref for ResolvedRequest {
 }
 
 impl Request {
+    /// Returns the request for the send buffer of the sending end.
+    pub fn send_buffer(&self) -> Buffer {
+        self.sndbuf.map_or(self.buffer, Buffer::Request)
+    }
+
+    /// Returns the request for the receive buffer of the receiving end.
+    pub fn receive_buffer(&self) -> Buffer {
+        self.rcvbuf.map_or(self.buffer, Buffer::Request)
+    }
+
     /// The directions in which data goes, upload first.
     pub fn data_directions(&self) -> &'static [Direction] {
         match self.direction {

@@ -90,6 +90,9 @@ impl BufferTriple {
 pub struct HostSettings {
     /// Running kernel.
     pub kernel: KernelVersion,
+    /// Name of a system that is not Linux; then `kernel` says nothing, and buffers count payload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
     /// `net.ipv4.tcp_rmem`.
     pub tcp_rmem: BufferTriple,
     /// `net.ipv4.tcp_wmem`.
@@ -134,6 +137,7 @@ impl HostSettings {
             });
         Self {
             kernel: KernelVersion::new(6, 18),
+            system: None,
             tcp_rmem,
             tcp_wmem,
             rmem_max: Some(ByteCount::from_mib(4)),

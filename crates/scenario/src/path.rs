@@ -166,7 +166,7 @@ impl PathSpec {
     }
 
     /// A path of which nothing was said yet.
-    pub(crate) fn new_unset() -> Self {
+    pub fn new_unset() -> Self {
         Self {
             forward: DirectionSpec::new_unset(),
             reverse: DirectionSpec::new_unset(),

@@ -1,9 +1,7 @@
 //! The values that two hosts agree on in their handshake, as their settings and the path have it.
 
 use fullpipe_model::{framing, kernel};
-use fullpipe_record::{
-    Buffer, Direction, Edit, Path, PathDirection, Segmentation, TooBig, Transport,
-};
+use fullpipe_record::{Direction, Edit, Path, PathDirection, Segmentation, TooBig, Transport};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::tcp::{AutotuningRules, CongestionControl, HostClock, ReceiverSetup, SenderSetup};
@@ -47,8 +45,8 @@ pub(crate) struct ConnectionSetup {
     /// The window of the receiver's handshake segment, and the one that its next packet says.
     pub(crate) first_window: ByteCount,
     next_window: ByteCount,
-    /// The request for both socket buffers.
-    pub(crate) fixed: Option<ByteCount>,
+    /// The `SO_SNDBUF` request of the sender, and the `SO_RCVBUF` request of the receiver.
+    pub(crate) requests: [Option<ByteCount>; 2],
     send_buffer: (ByteCount, ByteCount),
     receive_buffer: (ByteCount, ByteCount),
     share: [u16; 2],
@@ -73,21 +71,23 @@ impl ConnectionSetup {
         if mss == ByteCount::ZERO {
             return Err(NotModelled::NoPayload);
         }
-        let fixed = requested_buffer(plan, mss);
+        let requests = [plan.request.send_buffer(), plan.request.receive_buffer()]
+            .map(|buffer| kernel::socket_request(receiver, buffer, mss));
+        let [sndbuf, rcvbuf] = requests;
         let headers = framing::tcp_headers(path.forward.ip, timestamps);
-        let buffer = match fixed {
+        let buffer = match rcvbuf {
             Some(request) => kernel::ReceiveBuffer::fixed_buffer(receiver, request),
             None => kernel::ReceiveBuffer::autotuned_buffer(receiver),
         }
         .with_packets(receiver, mss);
-        let is_tuned = fixed.is_none() && receiver.moderate_rcvbuf;
-        let at_first = match fixed {
+        let is_tuned = rcvbuf.is_none() && receiver.moderate_rcvbuf;
+        let at_first = match rcvbuf {
             Some(_) => buffer.buffer_bytes(),
             None => receiver.tcp_rmem.default,
         };
         let first_share = kernel::WindowShare::at_first(receiver);
         let space = first_share.window_from_space(at_first);
-        let first_window = match fixed {
+        let first_window = match rcvbuf {
             Some(_) => kernel::offered_at_first(space, mss),
             None => kernel::first_window(receiver, mss),
         };
@@ -105,6 +105,8 @@ impl ConnectionSetup {
         let advmss = mss;
         let [first_mss, mss] = [first_mss, mss].map(|mss| kernel::segment_in_window(mss, window));
         let buffer = buffer.with_packets(receiver, mss);
+        // Systems other than Linux advertise what the segment takes that is acknowledged, too.
+        let unread = mss * u64::from(receiver.system.is_some());
         Ok(Self {
             mss,
             advmss,
@@ -118,18 +120,19 @@ impl ConnectionSetup {
             offered_scale: buffer.window_shift(),
             first_window,
             next_window,
-            fixed,
-            send_buffer: fixed.map_or((sender.tcp_wmem.default, sender.tcp_wmem.max), |request| {
+            requests,
+            send_buffer: sndbuf.map_or((sender.tcp_wmem.default, sender.tcp_wmem.max), |request| {
                 let stored = kernel::stored_sndbuf(sender, request);
                 (stored, stored)
             }),
             receive_buffer: (
-                at_first,
-                if is_tuned {
-                    receiver.tcp_rmem.max
-                } else {
-                    at_first
-                },
+                at_first + unread,
+                unread
+                    + if is_tuned {
+                        receiver.tcp_rmem.max
+                    } else {
+                        at_first
+                    },
             ),
             share: [first_share, buffer.window_share()].map(in_256ths),
             autotuning: if is_tuned {
@@ -233,15 +236,6 @@ fn requested_control(plan: &SimulationPlan) -> Result<CongestionControl, NotMode
     name.parse().map_err(NotModelled::Congestion)
 }
 
-/// The request for both socket buffers; `None` where they are tuned.
-fn requested_buffer(plan: &SimulationPlan, mss: ByteCount) -> Option<ByteCount> {
-    match plan.request.buffer {
-        Buffer::Automatic => None,
-        Buffer::Request(bytes) => Some(bytes),
-        Buffer::Window(bytes) => Some(kernel::request_for_window(&plan.receiver, bytes, mss)),
-    }
-}
-
 /// The share of a train's memory that is payload, in 256ths, if a device hands it over as a whole:
 /// it lies in pages, in blocks of a power of two of them (`tun_alloc_skb`, `alloc_skb_with_frags`),
 /// next to a packet's structures.
@@ -338,16 +332,8 @@ fn handshake_time(path: &Path) -> Span {
 
 /// Returns the window field of a segment that left with `field`, as it arrives.
 fn lowered_field(path: &Path, field: ByteCount) -> ByteCount {
-    let clamps = path
-        .reverse
-        .effects
-        .edits
-        .iter()
-        .filter_map(|edit| match edit {
-            Edit::ClampWindow(most) => Some(*most),
-            _ => None,
-        });
-    clamps.fold(field, ByteCount::min)
+    let clamp = path.reverse.effects.window_clamp();
+    clamp.map_or(field, |most| field.min(most))
 }
 
 /// Returns a window of `window` bytes, behind the handshake, as the sender understands it.

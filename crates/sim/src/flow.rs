@@ -159,13 +159,16 @@ impl SimulatedFlow {
             .total_bytes()
             .map(|total| total.saturating_sub(self.receiver.bytes_read()));
         let wanted = self.sink.wanted_bytes(now, &self.receiver);
-        self.receiver
-            .read(now, left.map_or(wanted, |left| wanted.min(left)))
+        let answer = self
+            .receiver
+            .read(now, left.map_or(wanted, |left| wanted.min(left)));
+        self.source.note_read(now, self.receiver.bytes_read());
+        answer
     }
 
     /// Lets the receiving program defer reads without a visible effect, or no longer.
     pub(crate) fn defer_reads(&mut self, defers: bool) {
-        self.defers_reads = defers;
+        self.defers_reads = defers && !self.source.awaits_reads();
     }
 
     /// Lets the programs wake with what happens next, unless they slept for long, or no longer.
@@ -222,7 +225,12 @@ impl SimulatedFlow {
 
     /// As [`Self::arm_deadline`], where only the receiving end has changed.
     pub(crate) fn arm_receiver(&mut self, now: Time) -> Option<Time> {
-        self.arm_at(self.receiving_deadline().map(|due| due.max(now)))
+        let answers = self
+            .source
+            .next_deadline()
+            .filter(|_| self.source.awaits_reads());
+        let due = Time::earlier_deadline(self.receiving_deadline(), answers);
+        self.arm_at(due.map(|due| due.max(now)))
     }
 
     /// As [`Self::arm_deadline`], where only the sending end has changed.

@@ -106,7 +106,7 @@ fn finish_measurement(mut simulation: Simulation) -> Measurement {
     let mut samples = std::mem::take(&mut simulation.sampler.samples);
     samples[0].retain(|sample| sample.at <= times.stopped);
     let (plan, connection) = (&simulation.plan, &simulation.connection);
-    let request = resolved_request(&plan.request, connection.fixed);
+    let request = resolved_request(&plan.request, connection.requests);
     let is_udp = request.transport == Transport::Udp;
     let (streams, intervals) = if is_udp {
         (
@@ -214,8 +214,12 @@ fn incomplete_reason(simulation: &Simulation) -> Option<String> {
     (arrived < wanted).then(|| format!("only {arrived} of {wanted} arrived in {took}"))
 }
 
-fn resolved_request(request: &Request, fixed: Option<ByteCount>) -> Request {
-    let buffer = fixed.map_or(request.buffer, Buffer::Request);
+/// Returns the load with the requests for the buffers that were made.
+fn resolved_request(request: &Request, [sndbuf, rcvbuf]: [Option<ByteCount>; 2]) -> Request {
+    let buffer = rcvbuf
+        .filter(|_| request.buffer != Buffer::Automatic && request.rcvbuf.is_none())
+        .or(sndbuf.filter(|_| request.buffer != Buffer::Automatic))
+        .map_or(request.buffer, Buffer::Request);
     Request {
         buffer,
         ..request.clone()

@@ -1,6 +1,8 @@
 //! The programs at both ends: when they write and read.
 
-use fullpipe_record::{Request, Writer};
+use std::collections::VecDeque;
+
+use fullpipe_record::{ProgramWindow, Request, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span, Time};
 
 use crate::tcp::{BufferRoom, Receiver, Sender};
@@ -36,10 +38,69 @@ impl SendingPace {
     }
 }
 
+/// The window of the programs' own protocol, as the sending one knows it: of whole segments, as
+/// only the end of a stream may be short.
+#[derive(Debug)]
+pub(crate) struct ProgramCredit {
+    window: ByteCount,
+    /// Bytes that are answered together.
+    request: ByteCount,
+    /// Time from a read at the other end until the sending program goes on.
+    answers_after: Span,
+    /// What has been read, and when the sending program goes on, the earliest first.
+    answers: VecDeque<(Time, ByteCount)>,
+    answered: ByteCount,
+}
+
+impl ProgramCredit {
+    pub(crate) fn new(window: ProgramWindow, answers_after: Span, mss: ByteCount) -> Self {
+        let request = nearest_segments(window.request, mss);
+        let window = match window.bytes.get().checked_div(window.request.get()) {
+            Some(requests) => request * requests,
+            None => nearest_segments(window.bytes, mss).max(mss),
+        };
+        Self {
+            window,
+            request,
+            answers_after,
+            answers: VecDeque::new(),
+            answered: ByteCount::ZERO,
+        }
+    }
+
+    /// Takes note that the other end has read so many bytes in all.
+    fn note_read(&mut self, now: Time, read: ByteCount) {
+        let part = read.get().checked_rem(self.request.get()).unwrap_or(0);
+        let whole = read.saturating_sub(ByteCount::new(part));
+        let known = self
+            .answers
+            .back()
+            .map_or(self.answered, |(_, bytes)| *bytes);
+        if whole > known {
+            self.answers.push_back((now + self.answers_after, whole));
+        }
+    }
+
+    /// Returns the bytes that may be written at `now`, since the start.
+    fn allowed_bytes(&mut self, now: Time) -> ByteCount {
+        while let Some((_, bytes)) = self.answers.pop_front_if(|(at, _)| *at <= now) {
+            self.answered = bytes;
+        }
+        self.answered + self.window
+    }
+}
+
+/// Returns the number of whole segments that is nearest to `bytes`: one at least, of any bytes.
+fn nearest_segments(bytes: ByteCount, mss: ByteCount) -> ByteCount {
+    let segments = (bytes.get() + mss.get() / 2) / mss.get().max(1);
+    mss * segments.max(u64::from(bytes > ByteCount::ZERO))
+}
+
 /// A program that sends.
 #[derive(Debug)]
 pub(crate) struct SendingProgram {
     pace: Option<SendingPace>,
+    credit: Option<ProgramCredit>,
     /// The last byte, where there is one.
     total: Option<ByteCount>,
     kind: Writer,
@@ -55,7 +116,12 @@ pub(crate) struct SendingProgram {
 }
 
 impl SendingProgram {
-    pub(crate) fn new(request: &Request, total: Option<ByteCount>, rtt: Span, start: Time) -> Self {
+    pub(crate) fn new(
+        request: &Request,
+        (total, credit): (Option<ByteCount>, Option<ProgramCredit>),
+        rtt: Span,
+        start: Time,
+    ) -> Self {
         let rate = request.rate.filter(|rate| *rate > BitRate::ZERO);
         let pace = rate.map(|rate| SendingPace {
             rate,
@@ -66,6 +132,7 @@ impl SendingProgram {
         let (kind, unwritten) = (request.writer, ByteCount::ZERO);
         Self {
             pace,
+            credit,
             total,
             kind,
             retries_after,
@@ -85,6 +152,18 @@ impl SendingProgram {
         self.total = Some(written);
         self.wakes = None;
         self.finished = true;
+    }
+
+    /// Takes note that the other end has read so many bytes in all.
+    pub(crate) fn note_read(&mut self, now: Time, read: ByteCount) {
+        if let Some(credit) = &mut self.credit {
+            credit.note_read(now, read);
+        }
+    }
+
+    /// Returns true if reads at the other end let it write.
+    pub(crate) fn awaits_reads(&self) -> bool {
+        self.credit.is_some()
     }
 
     /// Lets it write so many bytes more, which end with a whole segment of `mss`.
@@ -131,7 +210,11 @@ impl SendingProgram {
 
     /// Returns when the program writes next without being woken, as far as its last attempt shows.
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.wakes
+        let answer = self
+            .credit
+            .as_ref()
+            .and_then(|credit| credit.answers.front());
+        Time::earlier_deadline(self.wakes, answer.map(|(at, _)| *at))
     }
 
     /// When more is due, if not everything is written.
@@ -144,15 +227,13 @@ impl SendingProgram {
         pace.map(|pace| pace.time_beyond(written))
     }
 
-    fn wanted_bytes(&self, now: Time, sender: &Sender) -> ByteCount {
-        let written = sender.written_bytes();
-        let due = self
-            .pace
-            .as_ref()
-            .map_or(ByteCount::new(u64::MAX), |pace| pace.due_bytes(now));
-        self.total
-            .map_or(due, |total| total.min(due))
-            .saturating_sub(written)
+    fn wanted_bytes(&mut self, now: Time, sender: &Sender) -> ByteCount {
+        let due = self.pace.as_ref().map(|pace| pace.due_bytes(now));
+        let allowed = self.credit.as_mut().map(|credit| credit.allowed_bytes(now));
+        let wanted = [due, allowed, self.total].into_iter().flatten().min();
+        wanted
+            .unwrap_or(ByteCount::new(u64::MAX))
+            .saturating_sub(sender.written_bytes())
     }
 
     /// Returns true if the program tries now, and notes when it does otherwise.

@@ -5,9 +5,10 @@ use std::fmt::Write;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_link::DirectionCounters;
+use fullpipe_model::predict;
 use fullpipe_record::{
     Buffer, Cause, Direction, Edit, Evidence, Framing, HostSettings, Jitter, Limit, LossPattern,
-    Measurement, NarrowLink, Path, PathDirection, Policer, Request, TooBig,
+    Measurement, NarrowLink, Path, PathDirection, Policer, ProgramWindow, Request, TooBig,
 };
 use fullpipe_sim::{NotModelled, Simulation, SimulationPlan, TrainGranularity};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
@@ -63,6 +64,56 @@ fn a_slow_reader_reads_to_the_last_byte() {
         (p.reads, p.request.bytes) = (Some(BitRate::from_mbps(225)), Some(bytes));
     }));
     assert_eq!(measured.summary.received, bytes);
+}
+
+/// A window above TCP, requests under way, and one request after another with a pause.
+#[test]
+fn windows_of_programs_have_their_predicted_rate() {
+    let kib = ByteCount::from_kib;
+    for (mbps, rtt, bytes, request, pause) in [
+        (44, 55, kib(64), ByteCount::ZERO, 0),
+        (100, 20, kib(128), ByteCount::ZERO, 0),
+        (1000, 200, kib(2048), kib(32), 0),
+        (100, 20, kib(64), kib(64), 0),
+        (100, 20, kib(64), kib(64), 30),
+    ] {
+        let plan = with(plan(mbps, rtt, 20), |p| {
+            p.request.app_window = Some(ProgramWindow { bytes, request });
+            p.request.pause = Some(Span::from_millis(pause));
+            p.request.omit = Span::from_secs(5);
+        });
+        let predicted = predict(&plan.path, &plan.sender, &plan.receiver, &plan.request);
+        let ratio = measure(plan)
+            .summary
+            .rate
+            .relative_to(predicted.kernel_model);
+        assert!(
+            (ratio - 1.0).abs() < 0.06,
+            "{bytes} of {request} over {rtt} ms with {pause} ms: {ratio}"
+        );
+    }
+}
+
+/// A send buffer of the sender alone does not bind the receiver, and the other way round.
+#[test]
+fn buffers_of_one_end_bind_that_end() {
+    let size = Some(ByteCount::from_kib(64));
+    let base = || plan(100, 40, 10);
+    let at_sender = with(base(), |p| p.request.sndbuf = size);
+    let at_receiver = with(base(), |p| p.request.rcvbuf = size);
+    for (plan, limit) in [
+        (at_sender, Limit::SendBuffer),
+        (at_receiver, Limit::ReceiveWindow),
+    ] {
+        let predicted = predict(&plan.path, &plan.sender, &plan.receiver, &plan.request);
+        assert_eq!(predicted.limit, limit);
+        assert_eq!(verdict(plan.clone()).0, limit);
+        let ratio = measure(plan)
+            .summary
+            .rate
+            .relative_to(predicted.kernel_model);
+        assert!((ratio - 1.0).abs() < 0.06, "{}: {ratio}", limit.name());
+    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn a_bad_file_is_reported_by_line_and_column() {
         ),
         (
             "rtt,delay\n",
-            "line 1: \"delay\" is not a column here; the columns are bandwidth, rtt, distance, window, buffer, \
+            "line 1: \"delay\" is not a column here; the columns are bandwidth, rtt, distance, window, buffer, sndbuf, rcvbuf, app-window, pause, \
                  loss, mtu, streams, congestion, size",
         ),
         ("rtt,window,buffer\n", crate::calculate::WINDOW_AND_BUFFER),

@@ -194,7 +194,7 @@ fn scaling_is_off(figures: &SenderSampleFigures) -> bool {
 /// much of a buffer is window depends on the memory that its driver takes for a packet.
 fn receive_buffer_is_fixed(figures: &SenderSampleFigures) -> bool {
     let evidence = figures.evidence;
-    if evidence.request.buffer != Buffer::Automatic {
+    if evidence.request.receive_buffer() != Buffer::Automatic {
         return true;
     }
     let Some(settings) = &evidence.receiver else {
@@ -322,7 +322,7 @@ fn buffer_may_be_fixed_late(figures: &SenderSampleFigures) -> bool {
 
 /// Returns true if the load was asked for a buffer, and no window contradicts it.
 fn is_small_by_request(figures: &SenderSampleFigures) -> bool {
-    figures.evidence.request.buffer != Buffer::Automatic && !is_taken_back(figures)
+    figures.evidence.request.receive_buffer() != Buffer::Automatic && !is_taken_back(figures)
 }
 
 /// Returns true if a window ends before that of the handshake did. A receiver does not take back

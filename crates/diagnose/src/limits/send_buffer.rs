@@ -102,7 +102,7 @@ fn used_shares(flow: &SenderStream) -> Vec<f64> {
 /// kernel's largest size.
 fn send_buffer_is_fixed(figures: &SenderSampleFigures) -> bool {
     let evidence = figures.evidence;
-    if evidence.request.buffer != Buffer::Automatic {
+    if evidence.request.send_buffer() != Buffer::Automatic {
         return true;
     }
     let sizes: Vec<ByteCount> = figures

@@ -1,19 +1,22 @@
 use std::io::ErrorKind;
+use std::iter;
 use std::num::NonZeroUsize;
 use std::thread;
 
 use fullpipe_calc::{
     BatchError, CalculationBatch, CombinationAxes, HostPair, QuantitySetting, WhatIfChange,
-    calculate,
+    calculate, read_values,
 };
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_model::kernel::default_settings;
 use fullpipe_record::{
     Change, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
 };
-use fullpipe_scenario::parse_host_flag;
+use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag};
 
 use super::prelude::*;
+use super::simulate::path_key;
+use super::stated::{EndSystems, LoadLists};
 use crate::input;
 use crate::values::{QuantityValues, values_parser};
 
@@ -33,31 +36,22 @@ pub(crate) struct CalcArguments {
     /// Distance of the hosts, for a guess at the RTT: 8000km
     #[arg(long, help_heading = "Path", value_name = "DISTANCE", value_parser = values_parser(Quantity::Distance))]
     distance: Option<QuantityValues>,
-    /// Window that the receiver advertises to each stream: 64KiB
-    #[arg(long, help_heading = "Load", value_name = "BYTES", value_parser = values_parser(Quantity::Window))]
-    window: Option<QuantityValues>,
-    /// Socket buffers to request at both ends
-    #[arg(long, short = 'w', help_heading = "Load", value_name = "BYTES", value_parser = values_parser(Quantity::Buffer))]
-    buffer: Option<QuantityValues>,
     /// Share of packets lost: 0.01%
     #[arg(long, help_heading = "Path", value_name = "RATIO", value_parser = values_parser(Quantity::Loss))]
     loss: Option<QuantityValues>,
     /// Maximum size of an IP packet [default: 1500]
     #[arg(long, help_heading = "Path", value_name = "BYTES", value_parser = values_parser(Quantity::Mtu))]
     mtu: Option<QuantityValues>,
-    /// Parallel streams [default: 1]
-    #[arg(
-        long,
-        short = 'P',
-        visible_alias = "parallel",
-        help_heading = "Load",
-        value_name = "N",
-        value_parser = values_parser(Quantity::Streams)
-    )]
-    streams: Option<QuantityValues>,
-    /// Congestion control [default: the sender's]
-    #[arg(long, short = 'C', help_heading = "Load", value_name = "NAME", value_parser = values_parser(Quantity::Congestion))]
-    congestion: Option<QuantityValues>,
+    /// More of the path, as `policer=500Mbit/s 19MB,queue=0.5bdp`
+    ///
+    /// The keys are those of `simulate --path`.
+    #[arg(long, help_heading = "Path", value_name = "KEY=VALUE,…")]
+    path: Option<String>,
+    /// Rate to which a device on the path holds each flow, as clouds do
+    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = some_rate)]
+    flow_cap: Option<BitRate>,
+    #[command(flatten)]
+    lists: LoadLists,
     /// Size of the transfer: 10GiB
     #[arg(long, help_heading = "Load", value_name = "BYTES", value_parser = values_parser(Quantity::Size))]
     size: Option<QuantityValues>,
@@ -99,6 +93,11 @@ pub(crate) struct CalcArguments {
     /// Tunnel: gre, vxlan, wireguard, ipsec, pppoe
     #[arg(long, help_heading = "Path", value_name = "NAME", value_parser = parse_tunnel)]
     tunnel: Option<Tunnel>,
+    #[command(flatten)]
+    systems: EndSystems,
+    /// Rate that one processor of an end carries of each stream, as of a cipher
+    #[arg(long, help_heading = "Hosts", value_name = "RATE", value_parser = some_rate)]
+    cpu_rate: Option<BitRate>,
     /// Default settings of this Linux, as 5.15, in place of this host's
     #[arg(long, help_heading = "Hosts", value_name = "VERSION", value_parser = parse_kernel)]
     kernel: Option<KernelVersion>,
@@ -189,8 +188,13 @@ impl RunCommand for CalcArguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result {
+        self.lists.check_flags()?;
         let hosts = host_settings(self)?;
-        let axes = CombinationAxes::new(fixed_inputs(self), quantity_lists(self))?;
+        let mut axes = CombinationAxes::new(fixed_inputs(self)?, quantity_lists(self))?;
+        let lacks_rtt = self.batch.is_none() && axes.lacks_rtt();
+        if lacks_rtt {
+            axes = axes.over_round_trips(read_values(Quantity::Rtt, USUAL_ROUND_TRIPS)?);
+        }
         let many = self.batch.is_some() || self.csv || axes.is_table();
         if many && (self.rate.is_some() || self.time.is_some() || !self.what_if.is_empty()) {
             let sentence = "--rate, --time and --what-if ask about one combination; leave them out of a table, or give \
@@ -200,8 +204,14 @@ impl RunCommand for CalcArguments {
         match &self.batch {
             Some(file) => run_batch_file(file, &axes, &hosts),
             None if self.csv => write_batch(&CalculationBatch::of_lists(&axes, &hosts)?, "--csv"),
-            None if axes.is_table() => print_table(&axes, &hosts, terminal),
-            None => print_solution(self, axes.fixed_inputs(), &hosts, terminal),
+            None if axes.is_table() => {
+                print_table(&axes, &hosts, terminal)?;
+                if lacks_rtt {
+                    terminal.print_result(&format!("{RTT_UNKNOWN}\n"));
+                }
+                Ok(())
+            }
+            None => print_solution(self, &axes, &hosts, terminal),
         }
     }
 }
@@ -212,15 +222,17 @@ fn host_settings(arguments: &CalcArguments) -> Result<HostPair> {
         None => inspect_host(&SysctlTree::of_this_host())
             .map_err(|error| usage_failure(error.to_string()))?,
     };
-    let [sender, receiver] = [&arguments.sender, &arguments.receiver].map(|changes| {
-        plain.changed_by(changes.iter().flat_map(|SettingChanges(changes)| changes))
-    });
+    let [sender, receiver] = arguments.systems.host_settings(&plain);
+    let [sender, receiver] =
+        [(sender, &arguments.sender), (receiver, &arguments.receiver)].map(|(host, changes)| {
+            host.changed_by(changes.iter().flat_map(|SettingChanges(changes)| changes))
+        });
     Ok(HostPair { sender, receiver })
 }
 
 /// Returns the quantities that have one value for all combinations.
-fn fixed_inputs(arguments: &CalcArguments) -> Inputs {
-    Inputs {
+fn fixed_inputs(arguments: &CalcArguments) -> Result<Inputs> {
+    let inputs = Inputs {
         framing: arguments.framing,
         ip: if arguments.ipv6 {
             IpVersion::V6
@@ -233,8 +245,52 @@ fn fixed_inputs(arguments: &CalcArguments) -> Inputs {
         },
         rate: arguments.rate,
         time: arguments.time,
+        pacing: arguments.lists.fq_rate,
+        flow_cap: arguments.flow_cap,
+        read_rate: arguments.lists.read_rate,
+        cpu_rate: arguments.cpu_rate,
+        writer: arguments.lists.writer(),
         ..Inputs::default()
+    };
+    match &arguments.path {
+        Some(path) => with_path(inputs, path, arguments),
+        None => Ok(inputs),
     }
+}
+
+/// Returns `inputs` with what `--path` says. Flags of one value count as keys of it, as a queue in
+/// BDPs follows from them.
+fn with_path(inputs: Inputs, path: &str, arguments: &CalcArguments) -> Result<Inputs> {
+    let flags = [
+        &arguments.bandwidth,
+        &arguments.rtt,
+        &arguments.loss,
+        &arguments.mtu,
+    ];
+    let single = flags
+        .into_iter()
+        .flatten()
+        .filter_map(|QuantityValues(values)| {
+            let [one] = values.as_slice() else {
+                return None;
+            };
+            path_key(one)
+        });
+    let keys: Vec<String> = iter::once(path.to_owned()).chain(single).collect();
+    let path = parse_path_flag(&keys.join(","), &PathSpec::new_unset())
+        .map_err(|error| usage_failure(format!("--path: {error}")))?;
+    let rtt = path.rtt();
+    let way = path.forward;
+    // What middleboxes do to acknowledgements they do to all.
+    Ok(Inputs {
+        bandwidth: way.rate,
+        rtt: Some(rtt).filter(|rtt| *rtt > Span::ZERO),
+        loss: way.loss.filter(|loss| *loss > Ratio::ZERO),
+        mtu: Some(way.mtu),
+        queue: way.queue.filter(|_| way.rate.is_some() && rtt > Span::ZERO),
+        effects: way.effects,
+        ..inputs
+    })
 }
 
 fn quantity_lists(arguments: &CalcArguments) -> impl Iterator<Item = Vec<QuantitySetting>> {
@@ -242,35 +298,63 @@ fn quantity_lists(arguments: &CalcArguments) -> impl Iterator<Item = Vec<Quantit
         bandwidth,
         rtt,
         distance,
-        window,
-        buffer,
         loss,
         mtu,
-        streams,
-        congestion,
         size,
         ..
     } = arguments;
-    let all = [
-        bandwidth, rtt, distance, window, buffer, loss, mtu, streams, congestion, size,
-    ];
-    all.into_iter()
+    [bandwidth, rtt, distance]
+        .into_iter()
         .flatten()
+        .chain(arguments.lists.quantity_lists())
+        .chain([loss, mtu, size].into_iter().flatten())
         .map(|QuantityValues(values)| values.clone())
 }
 
 fn print_solution(
     arguments: &CalcArguments,
-    inputs: &Inputs,
+    axes: &CombinationAxes,
     hosts: &HostPair,
     terminal: &Terminal,
 ) -> Result {
-    let calculation = calculate(inputs, hosts, &arguments.what_if)?;
-    terminal.print_result(&report::calculation_text(&calculation));
+    let mut calculation = calculate(axes.fixed_inputs(), hosts, &arguments.what_if)?;
+    calculation
+        .prediction
+        .notes
+        .extend(assumed_hosts(arguments, hosts));
+    let mut text = report::calculation_text(&calculation);
+    if axes.infers_rtt() {
+        let others = axes
+            .clone()
+            .over_round_trips(read_values(Quantity::Rtt, USUAL_ROUND_TRIPS)?);
+        text += &format!(
+            "\n{RTT_UNKNOWN}\n{}",
+            report::combination_table(&others.combination_table(hosts, MAX_ROWS)?)
+        );
+    }
+    terminal.print_result(&text);
     terminal.print_content(Content::Calculation {
         calculation: Box::new(calculation),
     });
     Ok(())
+}
+
+/// Says whose settings the ends are taken to have, where none were stated.
+fn assumed_hosts(arguments: &CalcArguments, hosts: &HostPair) -> Option<String> {
+    let ends = [("sender", &hosts.sender), ("receiver", &hosts.receiver)];
+    let linux: Vec<&str> = ends
+        .into_iter()
+        .filter(|(_, host)| host.system.is_none())
+        .map(|(end, _)| end)
+        .collect();
+    let kernel = hosts.sender.kernel.max(hosts.receiver.kernel);
+    (arguments.kernel.is_none() && !linux.is_empty()).then(|| {
+        format!(
+            "{} taken to be as this host: Linux {kernel} with its settings; --kernel 5.15, --sender-os and --receiver-os \
+             say otherwise",
+            linux.join(" and "),
+        )
+    })
 }
 
 fn print_table(axes: &CombinationAxes, hosts: &HostPair, terminal: &Terminal) -> Result {
@@ -300,6 +384,12 @@ fn write_batch(batch: &CalculationBatch, name: &str) -> Result {
         Ok(()) => Ok(()),
     }
 }
+
+/// Round trips for which there is an answer where none is given: from one building to the other end
+/// of the world.
+const USUAL_ROUND_TRIPS: &str = "1ms..500ms";
+const RTT_UNKNOWN: &str = "The round-trip time is not known: `ping -c 10 HOST` shows it, or `fullpipe measure HOST`; \
+                           --rtt or --distance states it.";
 
 /// Rows that a person or a document may be expected to hold.
 const MAX_ROWS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();

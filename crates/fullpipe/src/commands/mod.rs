@@ -38,6 +38,7 @@ mod serve;
 mod server_text;
 mod simulate;
 mod state;
+mod stated;
 mod store;
 mod sweep;
 mod trace;

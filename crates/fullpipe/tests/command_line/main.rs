@@ -8,6 +8,7 @@
 )]
 
 mod archive;
+mod calc;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;

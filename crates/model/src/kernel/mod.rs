@@ -16,7 +16,7 @@ mod sizing;
 pub use defaults::default_settings;
 pub use receive::{
     ReceiveBuffer, first_window, largest_window, offered_at_first, request_for_window,
-    segment_in_window, window_behind_handshake,
+    segment_in_window, socket_request, window_behind_handshake,
 };
 pub use request::{rmem_max, stored_rcvbuf, stored_sndbuf, wmem_max};
 pub use send::{

@@ -1,4 +1,4 @@
-use fullpipe_record::{HostSettings, KernelVersion};
+use fullpipe_record::{Buffer, HostSettings, KernelVersion};
 use fullpipe_units::{ByteCount, SegCount};
 
 use super::{WindowShare, rmem_max, stored_rcvbuf};
@@ -101,11 +101,14 @@ impl ReceiveBuffer {
     /// is rounded up to a multiple of 2^scale; without a scale it is rounded down to whole segments
     /// (`__tcp_select_window`). [`super::filled_window`] says whether its last part is used. Exact
     /// for fixed buffers from 16 620 to 1 676 608 bytes on Linux 6.18; for tuned ones within the
-    /// trains that the interface joins. A window of less than two segments is sent in halves
+    /// trains that the interface joins. Other systems advertise all that is free. A window of less than two segments is sent in halves
     /// (`tcp_bound_to_half_wnd`).
     pub fn in_flight(self, mss: ByteCount) -> ByteCount {
         if mss == ByteCount::ZERO {
             return ByteCount::ZERO;
+        }
+        if self.share.is_whole() {
+            return self.max_window();
         }
         let segment = segment_in_window(mss, self.max_window()).max(ByteCount::new(1));
         let free = self
@@ -210,7 +213,22 @@ pub fn request_for_window(settings: &HostSettings, window: ByteCount, mss: ByteC
             WindowShare::at_first(settings).space_from_window(ByteCount::new(1 << (15 + scale)))
         }
     };
-    ByteCount::new(carrying.max(scaling).get().div_ceil(2))
+    let doubled = 1 + u64::from(settings.system.is_none());
+    ByteCount::new(carrying.max(scaling).get().div_ceil(doubled))
+}
+
+/// Returns the request for a socket's buffer; `None` where the kernel tunes it. A window becomes
+/// the request of [`request_for_window`].
+pub fn socket_request(
+    receiver: &HostSettings,
+    buffer: Buffer,
+    mss: ByteCount,
+) -> Option<ByteCount> {
+    match buffer {
+        Buffer::Automatic => None,
+        Buffer::Request(bytes) => Some(bytes),
+        Buffer::Window(bytes) => Some(request_for_window(receiver, bytes, mss)),
+    }
 }
 
 /// The shift that a socket offers (`tcp_select_initial_window`): enough for the largest buffer it

@@ -11,15 +11,15 @@ const MIN_SNDBUF: ByteCount = ByteCount::new(4608);
 const MAX_REQUEST: ByteCount = ByteCount::new((1 << 30) - 1);
 
 /// Returns the buffer that the kernel stores when a program asks for `SO_RCVBUF`: the request, at
-/// most `net.core.rmem_max`, twice.
+/// most `net.core.rmem_max`, twice; other systems store the request.
 pub fn stored_rcvbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
-    stored_size(request, rmem_max(settings), MIN_RCVBUF)
+    stored_size(settings, request, rmem_max(settings), MIN_RCVBUF)
 }
 
 /// Returns the buffer that the kernel stores when a program asks for `SO_SNDBUF`: the request, at
-/// most `net.core.wmem_max`, twice.
+/// most `net.core.wmem_max`, twice; other systems store the request.
 pub fn stored_sndbuf(settings: &HostSettings, request: ByteCount) -> ByteCount {
-    stored_size(request, wmem_max(settings), MIN_SNDBUF)
+    stored_size(settings, request, wmem_max(settings), MIN_SNDBUF)
 }
 
 /// `net.core.rmem_max`, or the kernel's own default where it is not visible.
@@ -36,8 +36,17 @@ pub fn wmem_max(settings: &HostSettings) -> ByteCount {
         .unwrap_or_else(|| request_max(settings.kernel))
 }
 
-fn stored_size(request: ByteCount, max: ByteCount, least: ByteCount) -> ByteCount {
-    (request.min(max).min(MAX_REQUEST) * 2).max(least)
+fn stored_size(
+    settings: &HostSettings,
+    request: ByteCount,
+    max: ByteCount,
+    least: ByteCount,
+) -> ByteCount {
+    let granted = request.min(max).min(MAX_REQUEST);
+    match &settings.system {
+        Some(_) => granted,
+        None => (granted * 2).max(least),
+    }
 }
 
 #[cfg(test)]

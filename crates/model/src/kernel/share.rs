@@ -39,8 +39,11 @@ impl WindowShare {
     ///
     /// Before 6.6 `tcp_adv_win_scale` decides; to 6.9 it is 1200 bytes of every
     /// `SKB_TRUESIZE(4096)` (4672 bytes on 64 bit); then one half, as in 6.6.33, 6.8.12 and 6.9.3.
+    ///
+    /// All of the buffer is window where the host is not Linux.
     pub fn at_first(settings: &HostSettings) -> Self {
         match settings.kernel {
+            _ if settings.system.is_some() => Self::of_256(256),
             kernel if kernel < LEARNS => Self::of_adv_win_scale(settings.adv_win_scale),
             kernel if has_rule(kernel, &HALF_AT_FIRST) => Self::of_256(128),
             _ => Self::of_256(65),
@@ -54,10 +57,10 @@ impl WindowShare {
     /// one by one. Measured so with ten fixed buffers from 17 520 to 131 072 bytes on Linux 6.18;
     /// 162/256 was measured where the interface joins some of them.
     pub fn settled_share(settings: &HostSettings) -> Self {
-        if settings.kernel < LEARNS {
-            Self::at_first(settings)
-        } else {
+        if Self::is_learnt(settings) {
             Self::of_256(160)
+        } else {
+            Self::at_first(settings)
         }
     }
 
@@ -92,7 +95,7 @@ impl WindowShare {
     /// Returns true if this kernel learns the share from its packets, so that it depends on their
     /// size and on the interface.
     pub(crate) fn is_learnt(settings: &HostSettings) -> bool {
-        settings.kernel >= LEARNS
+        settings.system.is_none() && settings.kernel >= LEARNS
     }
 
     /// Returns true if fixed buffers differ between the point releases of this kernel, of which
@@ -113,6 +116,11 @@ impl WindowShare {
         let bytes =
             (u128::from(window.get()) * u128::from(self.of)).div_ceil(u128::from(self.part));
         ByteCount::new(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+
+    /// Returns true if all of the buffer is window.
+    pub fn is_whole(self) -> bool {
+        self.part == self.of
     }
 
     /// As a fraction of the buffer.

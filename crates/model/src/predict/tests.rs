@@ -516,8 +516,9 @@ proptest! {
         prop_assert!(got.kernel_model.bps() >= lowest.kernel_model.scale_by(0.79).bps().saturating_sub(1));
         prop_assert!(got.kernel_model == lowest.kernel_model || got.find_ceiling(Limit::Loss).is_some());
         prop_assert_eq!(got.limit, lowest.kind);
+        let ends_in_ramp = got.notes.iter().any(|note| note.contains("ends within its ramp"));
         let Prediction { textbook, kernel_model, low, high, limit, .. } = got;
-        let figures = RateOutlook { textbook, kernel_model, low, high, limit };
+        let figures = RateOutlook { textbook, kernel_model, low, high, limit, ends_in_ramp };
         prop_assert_eq!(evaluate_ceilings(&path, &host, &host, &request), figures);
     }
 

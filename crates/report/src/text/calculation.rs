@@ -46,15 +46,17 @@ fn equation_answer(solved: &Calculation) -> String {
     } = solved;
     let each = inputs.streams.filter(|streams| *streams > 1);
     let each = each.map_text(|streams| format!(" in each of {streams} streams"));
-    let how = match (inputs.buffer, inputs.window, inputs.loss) {
-        (Some(buffer), ..) => {
-            format!("A buffer request of {buffer}{each}")
-        }
-        (None, None, Some(loss)) => {
-            format!("A window of {window}, which {loss} loss leaves,{each}")
-        }
-        _ => format!("A window of {window}{each}"),
+    let how = match (stated_window(inputs), inputs.loss) {
+        (Some(stated), _) => format!("{stated}{each}"),
+        (None, Some(loss)) => format!("A window of {window}, which {loss} loss leaves,{each}"),
+        (None, None) => format!("A window of {window}{each}"),
     };
+    if solved.solved == Solved::Rate
+        && let (true, Some(size), Some(time)) =
+            (short_transfer(solved).is_some(), inputs.size, solved.time)
+    {
+        return format!("{size} over {rtt} take {time}, on average {rate}.");
+    }
     match (solved.solved, solved.bandwidth.or(solved.target)) {
         (Solved::Window, Some(wanted)) => {
             format!(
@@ -72,6 +74,32 @@ fn equation_answer(solved: &Calculation) -> String {
             None => format!("{how} over {rtt} gives {rate}."),
         },
     }
+}
+
+/// Returns the windows and requests for buffers that were stated, as the subject of a sentence;
+/// `None` where none was.
+fn stated_window(inputs: &Inputs) -> Option<String> {
+    let pause = inputs
+        .pause
+        .map_text(|pause| format!(" and a pause of {pause}"));
+    let stated = [
+        inputs.app_window.map(|window| match window.request {
+            ByteCount::ZERO => format!("an application's window of {window}{pause}"),
+            _ => format!("{window} under way{pause}"),
+        }),
+        inputs.window.map(|size| format!("a window of {size}")),
+        inputs
+            .buffer
+            .map(|size| format!("a buffer request of {size}")),
+        inputs
+            .sndbuf
+            .map(|size| format!("a send buffer request of {size}")),
+        inputs
+            .rcvbuf
+            .map(|size| format!("a receive buffer request of {size}")),
+    ];
+    let stated: Vec<String> = stated.into_iter().flatten().collect();
+    (!stated.is_empty()).then(|| capitalise_first(&stated.join(" with ")))
 }
 
 fn between_hosts(solved: &Calculation) -> String {
@@ -141,9 +169,12 @@ fn improvement_sentence(solved: &Calculation) -> Option<String> {
     }
     Some(match (limit, wants_rate(&solved.inputs)) {
         (_, true) if is_met(solved) => "That is enough.".to_owned(),
+        (Limit::Capacity, _) if solved.inputs.flow_cap.is_some() => {
+            "More streams lift it, each with its own share.".to_owned()
+        }
         (Limit::Capacity, true) => "Only more bandwidth lifts it.".to_owned(),
         (Limit::Capacity, false) => "The pipe is full: only more bandwidth lifts it.".to_owned(),
-        _ => "Nothing that is known here lifts it.".to_owned(),
+        _ => lifting_by_hand(limit).to_owned(),
     })
 }
 
@@ -158,6 +189,21 @@ fn lifting_change(limit: Limit) -> Option<String> {
     Some(format!(
         "{what}; with --bandwidth or --rate calc says how far."
     ))
+}
+
+/// Returns a sentence about what lifts a limit that no setting of a kernel does.
+fn lifting_by_hand(limit: Limit) -> &'static str {
+    match limit {
+        Limit::ApplicationWindow => {
+            "A larger window of the program's own protocol, more requests under way or more streams lift it."
+        }
+        Limit::SenderApplication => "A program that waits less, or more streams, lift it.",
+        Limit::ReceiverApplication => "A program that reads faster, or more streams, lift it.",
+        Limit::Pacing => "A higher pace lifts it.",
+        Limit::Cpu => "Less work for each byte, or streams on more processors, lift it.",
+        Limit::Mtu => "A smaller MTU, or MSS clamping where the narrow link begins, lifts it.",
+        _ => "Nothing that is known here lifts it.",
+    }
 }
 
 fn wants_rate(inputs: &Inputs) -> bool {
@@ -440,12 +486,16 @@ fn combination_cells(row: &Combination) -> Vec<String> {
 type Cell = fn(&Inputs) -> Option<String>;
 
 /// The quantities that may differ, with the heads of their columns.
-const INPUTS: [(&str, Cell); 10] = [
+const INPUTS: [(&str, Cell); 14] = [
     ("bandwidth", |inputs| figure_text(inputs.bandwidth)),
     ("rtt", |inputs| figure_text(inputs.rtt)),
     ("distance", |inputs| figure_text(inputs.distance)),
     ("window", |inputs| figure_text(inputs.window)),
     ("buffer", |inputs| figure_text(inputs.buffer)),
+    ("sndbuf", |inputs| figure_text(inputs.sndbuf)),
+    ("rcvbuf", |inputs| figure_text(inputs.rcvbuf)),
+    ("app window", |inputs| figure_text(inputs.app_window)),
+    ("pause", |inputs| figure_text(inputs.pause)),
     ("loss", |inputs| figure_text(inputs.loss)),
     ("mtu", |inputs| inputs.mtu.map(|mtu| mtu.get().to_string())),
     ("streams", |inputs| figure_text(inputs.streams)),

@@ -15,7 +15,7 @@ use crate::datagrams::{DatagramStream, EchoRequests, check_number};
 use crate::division::DividedTransfer;
 use crate::flow::{SimulatedFlow, WAKES_WITHIN};
 use crate::packet::SimulatedPacket;
-use crate::program::{ReceivingProgram, SendingProgram};
+use crate::program::{ProgramCredit, ReceivingProgram, SendingProgram};
 use crate::sampling::TransferSampler;
 use crate::tcp::{HostClock, Receiver, Sender};
 use crate::{NotModelled, SimulationPlan, TrainGranularity, TransferDivision, load_duration};
@@ -289,7 +289,13 @@ impl FlowMaker {
             there,
         );
         let starts = starts + Span::from_nanos(self.random.next_u64() % spread.as_nanos());
-        let source = SendingProgram::new(&plan.request, total, connection.handshake, starts);
+        let answers_after = plan.path.reverse.delay + plan.request.pause.unwrap_or_default();
+        let credit = plan
+            .request
+            .app_window
+            .map(|window| ProgramCredit::new(window, answers_after, connection.mss));
+        let source =
+            SendingProgram::new(&plan.request, (total, credit), connection.handshake, starts);
         let programs = (source, ReceivingProgram::new(plan.reads, starts));
         SimulatedFlow::new(
             (sender, receiver),

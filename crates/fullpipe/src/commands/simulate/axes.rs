@@ -1,9 +1,10 @@
 //! Lists and ranges of path and load, and their combinations.
 
 use fullpipe_calc::{QuantitySetting, numbers_between};
-use fullpipe_record::{Buffer, Quantity};
+use fullpipe_record::Quantity;
 
 use crate::commands::prelude::*;
+use crate::commands::stated::with_setting;
 use crate::values::{QuantityValues, values_parser};
 
 /// Combinations of one table.
@@ -120,35 +121,13 @@ fn cross_product<V>(
 }
 
 /// Returns a quantity of a path as `--path` has it, without loss of digits.
-fn path_key(setting: &QuantitySetting) -> Option<String> {
+pub(in crate::commands) fn path_key(setting: &QuantitySetting) -> Option<String> {
     match setting {
         QuantitySetting::Bandwidth(rate) => Some(format!("rate={}bit/s", rate.bps())),
         QuantitySetting::Rtt(rtt) => Some(format!("rtt={}ns", rtt.as_nanos())),
         QuantitySetting::Loss(loss) => Some(format!("loss={}", loss.get())),
         QuantitySetting::Mtu(mtu) => Some(format!("mtu={}", mtu.get())),
         _ => None,
-    }
-}
-
-fn with_setting(request: Request, setting: &QuantitySetting) -> Request {
-    match setting {
-        QuantitySetting::Streams(streams) => Request {
-            streams: *streams,
-            ..request
-        },
-        QuantitySetting::Congestion(name) => Request {
-            congestion: Some(name.clone()),
-            ..request
-        },
-        QuantitySetting::Window(size) => Request {
-            buffer: Buffer::Window(*size),
-            ..request
-        },
-        QuantitySetting::Buffer(size) => Request {
-            buffer: Buffer::Request(*size),
-            ..request
-        },
-        _ => request,
     }
 }
 

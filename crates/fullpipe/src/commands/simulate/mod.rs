@@ -10,19 +10,19 @@ use fullpipe_experiment::{
     cross_traffic_phases, simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
-use fullpipe_record::{
-    Change, HostSettings, KernelVersion, Limit, Quantity, SimulatedTransfer, Writer,
-};
+use fullpipe_record::{Change, HostSettings, KernelVersion, Limit, SimulatedTransfer};
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sim::{NotModelled, SimulationPlan, TrainGranularity};
 
+pub(super) use self::axes::path_key;
 use self::axes::{AxisCombination, PathLists};
 use self::past::PastArguments;
 use self::trace::TraceArguments;
 use super::load::OfferedRate;
 use super::prelude::*;
+use super::stated::{EndSystems, LoadLists};
 use crate::commands::emulated::EmulatedArguments;
-use crate::values::{QuantityValues, some_test_time, values_parser};
+use crate::values::some_test_time;
 
 /// TCP transfers over an emulated path, in virtual time.
 ///
@@ -34,7 +34,7 @@ use crate::values::{QuantityValues, some_test_time, values_parser};
 pub(crate) struct SimulateArguments {
     /// Scenario file or name from `lab list`, whose steps are simulated in place of the flags of
     /// path and load
-    #[arg(value_name = "SCENARIO", conflicts_with_all = ["EmulatedArguments", "PathLists", "LoadArguments"])]
+    #[arg(value_name = "SCENARIO", conflicts_with_all = ["EmulatedArguments", "PathLists", "LoadArguments", "LoadLists"])]
     scenario: Option<String>,
     #[command(flatten)]
     past: PastArguments,
@@ -50,6 +50,8 @@ pub(crate) struct SimulateArguments {
         value_name = "VERSION"
     )]
     kernel: KernelVersion,
+    #[command(flatten)]
+    systems: EndSystems,
     /// Ticks a second of both kernels (`CONFIG_HZ`)
     #[arg(
         long,
@@ -133,41 +135,13 @@ struct LoadArguments {
         hide_short_help = true
     )]
     omit: Span,
-    /// Parallel streams [default: 1]
-    #[arg(
-        long,
-        short = 'P',
-        visible_alias = "parallel",
-        value_parser = values_parser(Quantity::Streams),
-        value_name = "N"
-    )]
-    streams: Option<QuantityValues>,
     /// Rate offered by each stream; 0 is unlimited
     ///
     /// With /N, a stream sends N blocks in a row, then waits.
     #[arg(long, short, value_name = "RATE[/N]")]
     bitrate: Option<OfferedRate>,
-    /// Congestion control: cubic, reno or bbr
-    #[arg(long, short = 'C', value_name = "NAME", value_parser = values_parser(Quantity::Congestion))]
-    congestion: Option<QuantityValues>,
-    /// Socket buffers to request at both ends
-    ///
-    /// The kernel doubles the request, and advertises a share of the receive buffer as window.
-    #[arg(long = "buffer", short = 'w', value_name = "BYTES", value_parser = values_parser(Quantity::Buffer))]
-    buffer: Option<QuantityValues>,
-    /// Window that the receiver should advertise
-    ///
-    /// The socket buffers are chosen to yield it.
-    #[arg(long, value_name = "BYTES", conflicts_with = "buffer", value_parser = values_parser(Quantity::Window))]
-    window: Option<QuantityValues>,
-    /// Rate at which the kernel paces each stream
-    #[arg(long, value_name = "RATE", hide_short_help = true)]
-    fq_rate: Option<BitRate>,
-    /// Write as ordinary programs do, and sleep while the send buffer is full
-    ///
-    /// By default the sender keeps the send buffer full.
-    #[arg(long, hide_short_help = true)]
-    blocking: bool,
+    #[command(flatten)]
+    lists: LoadLists,
 }
 
 impl RunCommand for SimulateArguments {
@@ -328,7 +302,8 @@ impl SimulateArguments {
     /// combinations of lists.
     fn named_plans(&self) -> Result<(Vec<NamedPlan>, bool)> {
         let Some(name) = &self.scenario else {
-            let combinations = self.lists.combinations(self.load.quantity_lists())?;
+            self.load.lists.check_flags()?;
+            let combinations = self.lists.combinations(self.load.lists.quantity_lists())?;
             let plans: Vec<NamedPlan> = combinations
                 .iter()
                 .map(|one| self.combination_plan(one))
@@ -402,8 +377,13 @@ impl SimulateArguments {
 
     /// Returns the default settings of the kernel after the changes of both hosts.
     fn changed_hosts(&self, changes: &[Vec<Change>; 2]) -> [HostSettings; 2] {
-        let host = kernel::default_settings(self.kernel);
-        changes.each_ref().map(|changes| host.changed_by(changes))
+        let [sender, receiver] = self
+            .systems
+            .host_settings(&kernel::default_settings(self.kernel));
+        [
+            sender.changed_by(&changes[0]),
+            receiver.changed_by(&changes[1]),
+        ]
     }
 
     /// Simulates measurements that were made.
@@ -442,6 +422,7 @@ impl SimulateArguments {
     fn with_options(&self, plan: SimulationPlan) -> SimulationPlan {
         SimulationPlan {
             granularity: self.granularity,
+            reads: plan.request.read_rate,
             ticks_per_second: self.hz,
             ..plan
         }
@@ -463,18 +444,6 @@ fn payload_capacity(plan: &SimulationPlan) -> BitRate {
 }
 
 impl LoadArguments {
-    /// Returns the quantities that may be lists or ranges.
-    fn quantity_lists(&self) -> impl Iterator<Item = &QuantityValues> {
-        let Self {
-            congestion,
-            streams,
-            buffer,
-            window,
-            ..
-        } = self;
-        [congestion, streams, buffer, window].into_iter().flatten()
-    }
-
     /// Returns the rest of the load.
     fn to_request(&self) -> Request {
         Request {
@@ -488,12 +457,9 @@ impl LoadArguments {
                 .map(|offer| offer.rate)
                 .filter(|rate| *rate > BitRate::ZERO),
             burst: self.bitrate.and_then(|offer| offer.burst),
-            pacing: self.fq_rate.filter(|rate| *rate > BitRate::ZERO),
-            writer: if self.blocking {
-                Writer::Blocking
-            } else {
-                Writer::Retrying
-            },
+            pacing: self.lists.fq_rate.filter(|rate| *rate > BitRate::ZERO),
+            read_rate: self.lists.read_rate,
+            writer: self.lists.writer(),
             ..Request::default()
         }
     }

@@ -7,10 +7,11 @@ use crate::commands::prelude::*;
 use crate::sibling::read_sibling;
 
 /// Flags of transfers that were never measured.
-const OF_NEW_TRANSFERS: [&str; 5] = [
+const OF_NEW_TRANSFERS: [&str; 6] = [
     "scenario",
     "PathLists",
     "LoadArguments",
+    "LoadLists",
     "granularity",
     "csv",
 ];
