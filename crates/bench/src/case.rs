@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use clap::ValueEnum;
 use fullpipe_record::Segmentation;
 
-use crate::comparison::Outcome;
+use crate::comparison::{Effort, Outcome};
 use crate::network::Joint;
 use crate::program::{Load, Program, Tools, Traffic};
 use crate::throughput::{self, Contestant};
@@ -43,15 +43,6 @@ pub(crate) enum Case {
     LabFigures,
     /// From the start of the program to its first byte of data, over loopback
     Start,
-}
-
-/// The length of a run and the number of rounds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Effort {
-    pub(crate) seconds: f64,
-    pub(crate) rounds: usize,
-    /// Set if the processors are kept awake.
-    pub(crate) keeps_awake: bool,
 }
 
 impl Case {

@@ -6,6 +6,15 @@ use serde::Serialize;
 
 use crate::process::RunError;
 
+/// The length of a run and the number of rounds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) seconds: f64,
+    pub(crate) rounds: usize,
+    /// Set if the processors are kept awake.
+    pub(crate) keeps_awake: bool,
+}
+
 /// A quantity that is measured in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

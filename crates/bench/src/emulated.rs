@@ -8,8 +8,7 @@ use fullpipe_lab::{Backend, Lab};
 use fullpipe_record::{Change, Path, Segmentation};
 use fullpipe_units::ByteCount;
 
-use crate::case::Effort;
-use crate::comparison::{Outcome, Quantity, alternate};
+use crate::comparison::{Effort, Outcome, Quantity, alternate};
 use crate::figures;
 use crate::lab;
 use crate::network::{Joint, Network};

@@ -31,7 +31,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use fullpipe_lab::{AwakeProcessors, keeper};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::case::{Case, Effort};
+use crate::case::Case;
+use crate::comparison::Effort;
 use crate::corpus::CorpusCheck;
 use crate::diagnosis::LabCases;
 use crate::independent::{Drawing, Peer};
@@ -42,16 +43,15 @@ use crate::report::{Heading, Report, case_head, outcome_text};
 const AFTER_HELP: &str = "\
 Each program runs in turn, in reverse order every other round. A ratio is that
 of the rounds (Hodges-Lehmann), with its 95 % interval (signed ranks; Student's
-of fewer than six rounds). CPU time is
-user and system time of client and server; what the kernel does in interrupts
-is charged to nobody, so the busy time of the whole machine stands next to it,
-and holds whatever else runs here.
+of fewer than six rounds). CPU time is user and system time of client and
+server; what the kernel does in interrupts is charged to nobody, so the busy
+time of the whole machine stands next to it, and holds whatever else runs here.
 
 iperf3 runs for whole seconds only.
 
 Exit codes: 0 done, whatever came out; 1 of diagnosis: fewer verdicts are right
-than must be, of corpus: there is a finding; 2 the command line is wrong; 3 there is no fullpipe to run, or no
-record to read; 130 interrupted.";
+than must be, of corpus: there is a finding; 2 the command line is wrong; 3
+there is no fullpipe to run, or no record to read; 130 interrupted.";
 
 /// The machine lacks what is needed.
 const LACKING: u8 = 3;

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use fullpipe_units::BitRate;
 use serde::Serialize;
 
-use crate::case::{Case, Effort};
-use crate::comparison::{Outcome, Quantity, RatioInterval, Row, Table};
+use crate::case::Case;
+use crate::comparison::{Effort, Outcome, Quantity, RatioInterval, Row, Table};
 use crate::machine::Machine;
 use crate::program::{Tool, Tools};
 

@@ -50,17 +50,10 @@ pub(crate) struct WitnessedSyn {
 pub(crate) struct WitnessedEnd {
     /// Packets with data, probes included.
     pub(crate) data_packets: u64,
-    /// Packets with data that begin below the end of what had been sent before, without probes.
-    pub(crate) repeated: u64,
-    /// Packets of one byte at most, just below the end of what had been sent: keepalives, and
-    /// probes of a window.
-    pub(crate) probes: u64,
     /// Data in the largest packet.
     pub(crate) largest: u32,
     /// Data in the largest packet of which the other end acknowledged all.
     pub(crate) largest_acknowledged: u32,
-    /// Packets, other than SYN and RST, that advertise a window of zero.
-    pub(crate) zero_windows: u64,
     /// Set if something shows that a packet is missing: a gap, a repetition, a duplicate
     /// acknowledgement of it, or SACK.
     pub(crate) shows_loss: bool,
@@ -158,7 +151,6 @@ impl WitnessedEnd {
         }
         if !is_syn && !is_reset && segment.has_flags(flags::ACK) {
             self.has_closed_window = segment.window == 0;
-            self.zero_windows += u64::from(segment.window == 0);
         }
         if segment.payload > 0 {
             self.count_data(segment, begin + i64::from(is_syn), at);
@@ -172,12 +164,10 @@ impl WitnessedEnd {
         self.largest = self.largest.max(segment.payload);
         let next = self.next.unwrap_or(begin);
         if self.is_probe(segment) {
-            self.probes += 1;
             return;
         }
         self.first_position.get_or_insert(begin);
         let is_repeated = begin < next && self.first_data.is_some();
-        self.repeated += u64::from(is_repeated);
         self.shows_loss |= is_repeated || (begin > next && self.first_data.is_some());
         let end = begin + i64::from(segment.payload);
         self.unacknowledged.push_back((end, segment.payload));
@@ -387,14 +377,8 @@ mod tests {
         };
         assert_eq!(sender.time, expected);
         assert_eq!(sender.data_time(), Span::from_millis(5520));
-        assert_eq!(
-            (
-                sender.data_packets,
-                sender.repeated,
-                sender.sequence_bytes()
-            ),
-            (4, 1, 3000)
-        );
+        assert_eq!((sender.data_packets, sender.sequence_bytes()), (4, 3000));
+        assert!(sender.shows_loss);
     }
 
     #[test]
@@ -405,10 +389,7 @@ mod tests {
             .acknowledgement(10, 1100, 1000)
             .data(5000, 1099, 1);
         let sender = capture.sender();
-        assert_eq!(
-            (sender.probes, sender.repeated, sender.shows_loss),
-            (1, 0, false)
-        );
+        assert!(!sender.shows_loss);
         assert_eq!(sender.largest_acknowledged, 1000);
         assert_eq!(sender.data_time(), Span::ZERO);
     }
@@ -439,10 +420,7 @@ mod tests {
             .acknowledgement(10, 500, 1000)
             .data(20, 500, 1000);
         let sender = capture.sender();
-        assert_eq!(
-            (sender.sequence_bytes(), sender.repeated, sender.shows_loss),
-            (2000, 0, false)
-        );
+        assert_eq!((sender.sequence_bytes(), sender.shows_loss), (2000, false));
         assert_eq!(sender.largest_acknowledged, 1000);
     }
 }

@@ -301,6 +301,9 @@ fn misses_text(cases: &JudgedCases) -> String {
         .filter(|one| !one.is_exact())
         .map(Judgement::line)
         .collect();
+    if missed.is_empty() {
+        return missed;
+    }
     format!("\nmissed from both ends\n{missed}")
 }
 

@@ -76,6 +76,10 @@ mod tests_alone {
             }
         }
         let [one, five] = &missed;
-        assert!(one.len() <= 1 && five.len() <= 1, "{}", missed.concat().join("\n"));
+        assert!(
+            one.len() <= 1 && five.len() <= 1,
+            "{}",
+            missed.concat().join("\n")
+        );
     }
 }
