@@ -60,9 +60,10 @@ pub(crate) struct DiagnoseArguments {
     /// Each end is ADDRESS:PORT, as `ss -tn` prints them.
     #[arg(long, help_heading = "Watch", group = "subject", num_args = 2, value_names = ["HERE", "THERE"])]
     connection: Option<Vec<SocketAddr>>,
-    /// Read listings of ss, results, captures, counters
+    /// Read what you have (explain inputs)
     ///
-    /// Results are what fullpipe printed with --json, or iperf3 with -J. `ss -tinmoe` may list
+    /// Listings of ss, results, captures and counters. Results are what fullpipe printed with
+    /// --json, or iperf3 with -J. `ss -tinmoe` may list
     /// once, or several times with a time before each (`date +%s.%N`). - is standard input. Says
     /// what limits the transfers, or what to look at next. `fullpipe explain inputs` has more.
     #[arg(long, help_heading = "Watch", group = "subject", num_args = 1.., value_name = "FILE")]
