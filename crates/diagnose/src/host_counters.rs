@@ -109,9 +109,10 @@ fn sending_findings(machine: &Machine) -> Vec<CounterFinding> {
 fn retransmissions_text(stack: &NetworkStack) -> Option<String> {
     let again = stack.retransmitted_segments;
     let share = Ratio::from_quotient(again as f64, stack.sent_segments as f64);
-    let share = (stack.sent_segments > 0)
-        .then(|| format!(" ({share})"))
-        .unwrap_or_default();
+    let share = match stack.sent_segments {
+        0 => String::new(),
+        _ => format!(" ({share})"),
+    };
     let timeouts = match stack.timeouts {
         0 => String::new(),
         count => format!(" and had {}", count_noun(count, "timeout")),

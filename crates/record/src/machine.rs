@@ -155,7 +155,7 @@ pub struct NetworkStack {
     /// Segments that TCP sent (`OutSegs`), of counters that were handed over.
     #[serde(skip_serializing_if = "is_zero")]
     pub sent_segments: u64,
-    /// Segments that TCP sent again (`RetransSegs`), likewise.
+    /// Segments that TCP sent again (`RetransSegs`), of counters that were handed over.
     #[serde(skip_serializing_if = "is_zero")]
     pub retransmitted_segments: u64,
     /// Retransmission timeouts (`TCPTimeouts`).

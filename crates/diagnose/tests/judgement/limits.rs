@@ -254,7 +254,7 @@ fn a_full_send_buffer_is_reported_in_one_plain_sentence() {
 
 #[test]
 fn sentences_are_short() {
-    let many = [
+    let many = vec![
         receive_window("cubic", 3.0 * MIB, 90),
         send_buffer("bbr", 4.0 * MIB, Writes::Sleeping),
         stated(capacity("cubic", 20.0, 1), 100),

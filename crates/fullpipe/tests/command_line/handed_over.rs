@@ -262,6 +262,26 @@ fn counters_alone_leave_candidates_and_say_what_to_run() {
     assert_eq!((&kind[..], confidence), ("unknown", 0.0));
 }
 
+/// What is to be run next is safe to paste, and `ss` takes it.
+#[test]
+fn the_next_command_names_the_other_end_as_ss_takes_it() {
+    let listing = fs::read_to_string(recorded("sndbuf")).unwrap();
+    let ipv6 = listing
+        .replace("198.18.0.1:", "[2001:db8::1]:")
+        .replace("198.18.0.2:", "[2001:db8::2]:");
+    let result = fs::read_to_string(iperf3_file("iperf3-window")).unwrap();
+    let hostile = result
+        .replace("198.18.0.2", "; reboot;")
+        .replace("80480", "0");
+    for (name, content, says) in [
+        ("ipv6", ipv6, "ss -tinmoe dst '[2001:db8::2]'; sleep"),
+        ("hostile.json", hostile, "ss -tinmoe dst HOST; sleep"),
+    ] {
+        let output = diagnosed(&["--from", &file_of(name, content.as_bytes())]);
+        assert_says(&String::from_utf8(output.stdout).unwrap(), &[says]);
+    }
+}
+
 /// Two files that are not of the same transfer are judged one by one.
 #[test]
 fn files_of_different_connections_are_different_transfers() {

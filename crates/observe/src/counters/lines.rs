@@ -78,11 +78,11 @@ impl CounterReader {
         let is_indented = line.starts_with([' ', '\t']);
         match self.section {
             Some(CounterSource::Rings) if line.contains(':') && !is_of_socket => {
-                self.read_ring(line)
+                self.read_ring(line);
             }
             Some(CounterSource::Netstat) if is_indented && !is_of_socket => self.read_netstat(line),
             Some(CounterSource::Qdiscs) if is_indented && !is_of_socket => {
-                self.read_qdisc_counters(line)
+                self.read_qdisc_counters(line);
             }
             _ if line.trim().is_empty() => {}
             _ => self.section = None,
@@ -137,7 +137,7 @@ impl CounterReader {
         let is_counter = self.section == Some(CounterSource::Driver) || (is_name && is_one_word);
         match count.trim().parse() {
             Ok(count) if is_counter && count_is_apart(line) => {
-                self.add_count(CounterSource::Driver, name, count)
+                self.add_count(CounterSource::Driver, name, count);
             }
             _ => return false,
         }

@@ -82,12 +82,14 @@ fn several_listings_are_looks_at_their_times() {
 /// As two people, or two hosts, hand them over together.
 #[test]
 fn listings_of_different_connections_are_one_look_at_each() {
-    let both = [SEND_BUFFER, PACED_PROGRAM].concat();
+    let elsewhere = PACED_PROGRAM.replace("198.18.0.2", "198.51.100.7");
+    let both = [SEND_BUFFER, &elsewhere].concat();
     let listing = read_listing(&both);
     assert_eq!((listing.listings, listing.is_period_assumed), (1, false));
     let transfers = watched_transfers(&listing.watched, None);
     assert_eq!(transfers.len(), 2);
-    assert_eq!(transfers[0].1, largest(SEND_BUFFER).1);
+    let alone = largest(SEND_BUFFER);
+    assert!(transfers.contains(&alone), "{transfers:?}");
 }
 
 #[test]

@@ -68,16 +68,10 @@ fn add_event(tests: &mut Vec<Value>, data: Value, event: Option<&str>) {
     let Some((Value::Object(test), event)) = tests.last_mut().zip(event) else {
         return;
     };
-    if event == "interval" {
-        let intervals = test
-            .entry("intervals")
-            .or_insert_with(|| Value::Array(Vec::new()));
-        intervals
-            .as_array_mut()
-            .into_iter()
-            .for_each(|all| all.push(data.clone()));
-    } else {
-        test.insert(event.to_owned(), data);
+    match (event, test.get_mut("intervals")) {
+        ("interval", Some(Value::Array(intervals))) => intervals.push(data),
+        ("interval", _) => drop(test.insert("intervals".to_owned(), Value::Array(vec![data]))),
+        _ => drop(test.insert(event.to_owned(), data)),
     }
 }
 
@@ -100,25 +94,14 @@ fn test_transfer(test: &Value) -> Result<(Transfer, Evidence), String> {
     }
     let streams = stream_places(test, sends).len() as u16;
     let intervals = samples.len() / usize::from(streams.max(1));
-    let Some(last) = samples
-        .iter()
-        .map(|sample| sample.at)
-        .max()
-        .filter(|_| intervals >= MIN_INTERVALS)
-    else {
+    let last = samples.iter().map(|sample| sample.at).max();
+    let Some(last) = last.filter(|_| intervals >= MIN_INTERVALS) else {
         let few = count_noun(intervals, "interval");
         return Err(format!(
             "the test of iperf3 has {few}, too few to judge; run it for 10 s"
         ));
     };
-    let ended = (1..=streams).filter_map(|place| {
-        samples
-            .iter()
-            .rev()
-            .find(|sample| sample.stream + 1 == place)
-            .map(|last| last.bytes)
-    });
-    let bytes: ByteCount = ended.sum();
+    let bytes = moved_bytes(&samples, last);
     let evidence = test_evidence(test, sends, samples, last);
     let [local, remote] = connection_ends(&start["connected"][0]);
     let transfer = Transfer {
@@ -194,8 +177,8 @@ fn interval_samples(test: &Value, sends: bool) -> Vec<Sample> {
         let stream = *places.get(&part["socket"].as_u64()?)?;
         let at = part.seconds_field("end")?;
         let (bytes, retransmitted) = counts.entry(stream).or_default();
-        *bytes = *bytes + part.bytes_field("bytes").unwrap_or_default();
-        *retransmitted = *retransmitted + part.segments_field("retransmits").unwrap_or_default();
+        *bytes += part.bytes_field("bytes").unwrap_or_default();
+        *retransmitted += part.segments_field("retransmits").unwrap_or_default();
         let tcp = if sends {
             TcpInfo {
                 bytes_acked: Some(*bytes),
@@ -309,14 +292,7 @@ fn test_evidence(test: &Value, sends: bool, samples: Vec<Sample>, last: Span) ->
 /// find its end, and a steady part of a few of them may lie between two losses.
 fn later_part(samples: &[Sample], last: Span) -> Option<Steady> {
     let ramp = samples.iter().map(|sample| sample.at).min()?;
-    let moved_by = |at: Span| {
-        let mut bytes: BTreeMap<u16, ByteCount> = BTreeMap::new();
-        for sample in samples.iter().filter(|sample| sample.at <= at + MAX_SKEW) {
-            bytes.insert(sample.stream, sample.bytes);
-        }
-        bytes.into_values().sum::<ByteCount>()
-    };
-    let (before, all) = (moved_by(ramp), moved_by(last));
+    let [before, all] = [ramp, last].map(|until| moved_bytes(samples, until));
     let duration = last.saturating_sub(ramp);
     Some(Steady {
         ramp,
@@ -325,6 +301,16 @@ fn later_part(samples: &[Sample], last: Span) -> Option<Steady> {
         duration,
     })
     .filter(|_| duration > ramp)
+}
+
+/// Returns the bytes that all streams had moved by a time.
+fn moved_bytes(samples: &[Sample], until: Span) -> ByteCount {
+    let until = until + MAX_SKEW;
+    let counted = samples.iter().filter(|sample| sample.at <= until);
+    let by_stream: BTreeMap<u16, ByteCount> = counted
+        .map(|sample| (sample.stream, sample.bytes))
+        .collect();
+    by_stream.into_values().sum()
 }
 
 /// Returns the load of a test, as seen from the end that wrote the result.

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::net::SocketAddr;
 
 use fullpipe_observe::{
     ConnectionListing, CounterReader, CounterSource, HostCounters, read_listing, watched_transfers,
@@ -204,11 +205,9 @@ impl HandedOver {
 impl HandedTransfer {
     /// Returns the counters of a host alone.
     fn without_connection(counters: &HostCounters) -> Self {
-        let machine_at = |other: At| {
-            let is_there = counters.end != Some(other);
-            is_there
-                .then(|| counters.machine.clone())
-                .unwrap_or_default()
+        let machine_at = |other: At| match counters.end {
+            Some(end) if end == other => Machine::default(),
+            _ => counters.machine.clone(),
         };
         Self {
             transfer: None,
@@ -402,36 +401,46 @@ fn counted_sources(counters: &HostCounters) -> Option<(String, String)> {
 /// Returns the commands that would show more: several listings where there is one, a listing where
 /// there are counters alone.
 fn next_commands(diagnosis: &Diagnosis, listings: usize, counters: &HostCounters) -> Vec<String> {
-    let list = |filter: &str| {
-        format!("for i in 1 2 3 4 5; do date +%s.%N; ss -tinmoe{filter}; sleep 1; done > five")
-    };
-    let Some(transfer) = &diagnosis.transfer else {
-        let sources = counters
-            .sources
-            .iter()
-            .filter(|(source, _)| *source != CounterSource::Rings);
-        let again = sources.map(|(source, _)| match source {
-            CounterSource::Softnet => format!("cat {} >> counters", source.command()),
-            _ => format!("{} >> counters", source.command()),
-        });
-        let commands: Vec<String> = again.collect();
-        let is_of_host = !commands.is_empty();
-        let before = format!("date >> counters; {}", commands.join("; "));
-        let both = [
-            before.clone(),
-            list(""),
-            before,
-            "fullpipe diagnose --from counters five".to_owned(),
-        ];
-        return is_of_host.then_some(both).into_iter().flatten().collect();
-    };
-    let other = transfer.remote.rsplit_once(':').map(|(host, _)| host);
-    let host = other.unwrap_or_default().trim_matches(['[', ']']);
-    let more = [
-        list(&format!(" dst {host}")),
-        "fullpipe diagnose --from five".to_owned(),
-    ];
-    let is_open = listings == 1 || (listings == 0 && diagnosis.verdict.kind == Limit::Unknown);
-    let is_few = is_open && diagnosis.verdict.basis != Basis::Capture;
-    is_few.then_some(more).into_iter().flatten().collect()
+    let is_unknown = diagnosis.verdict.kind == Limit::Unknown;
+    match &diagnosis.transfer {
+        None if counters.sources.is_empty() => Vec::new(),
+        None => {
+            let count = count_command(counters);
+            let listed = list_command("");
+            let judged = "fullpipe diagnose --from counters five".to_owned();
+            vec![count.clone(), listed, count, judged]
+        }
+        _ if diagnosis.verdict.basis == Basis::Capture => Vec::new(),
+        Some(transfer) if listings == 1 || (listings == 0 && is_unknown) => vec![
+            list_command(&format!(" dst {}", listed_host(&transfer.remote))),
+            "fullpipe diagnose --from five".to_owned(),
+        ],
+        Some(_) => Vec::new(),
+    }
+}
+
+/// Returns the command that lists connections five times.
+fn list_command(filter: &str) -> String {
+    format!("for i in 1 2 3 4 5; do date +%s.%N; ss -tinmoe{filter}; sleep 1; done > five")
+}
+
+/// Returns the command that adds a reading of all counters to a file.
+fn count_command(counters: &HostCounters) -> String {
+    let commands = counters.sources.iter().map(|(source, _)| match source {
+        CounterSource::Softnet => format!("; cat {} >> counters", source.command()),
+        CounterSource::Driver | CounterSource::Rings => {
+            format!("; {} DEVICE >> counters", source.command())
+        }
+        _ => format!("; {} >> counters", source.command()),
+    });
+    "date >> counters".to_owned() + &commands.collect::<String>()
+}
+
+/// Returns the host of an address as `ss` takes it, which has IPv6 in brackets, for a shell.
+fn listed_host(address: &str) -> String {
+    match address.parse() {
+        Ok(SocketAddr::V4(address)) => address.ip().to_string(),
+        Ok(SocketAddr::V6(address)) => format!("'[{}]'", address.ip()),
+        Err(_) => "HOST".to_owned(),
+    }
 }

@@ -61,10 +61,12 @@ pub(crate) struct DiagnoseArguments {
     /// Each end is ADDRESS:PORT, as `ss -tn` prints them.
     #[arg(long, help_heading = "Watch", group = "subject", num_args = 2, value_names = ["HERE", "THERE"])]
     connection: Option<Vec<SocketAddr>>,
-    /// Read listings of ss, captures, results
+    /// Read what you have (explain inputs)
     ///
-    /// Results are what fullpipe printed with --json. `ss -tinmoe` may list once, or several times with a time before each (`date +%s.%N`). -
-    /// is standard input. Says what limits the transfers, or what to look at next.
+    /// Listings of ss, results, captures and counters. Results are what fullpipe printed with
+    /// --json, or iperf3 with -J. `ss -tinmoe` may list
+    /// once, or several times with a time before each (`date +%s.%N`). - is standard input. Says
+    /// what limits the transfers, or what to look at next. `fullpipe explain inputs` has more.
     #[arg(long, help_heading = "Watch", group = "subject", num_args = 1.., value_name = "FILE")]
     from: Option<Vec<PathBuf>>,
     /// Program to run and watch, with its arguments
