@@ -331,10 +331,15 @@ fn print_solution(
         let others = axes
             .clone()
             .over_round_trips(read_values(Quantity::Rtt, USUAL_ROUND_TRIPS)?);
-        text += &format!(
-            "\n{RTT_UNKNOWN}\n{}",
-            report::combination_table(&others.combination_table(hosts, MAX_ROWS)?)
-        );
+        let table = others.combination_table(hosts, MAX_ROWS)?;
+        text = [
+            &text,
+            "\n",
+            RTT_UNKNOWN,
+            "\n",
+            &report::combination_table(&table),
+        ]
+        .concat();
     }
     terminal.print_result(&text);
     terminal.print_content(Content::Calculation {

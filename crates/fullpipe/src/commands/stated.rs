@@ -106,18 +106,19 @@ fn parse_request_sizes(text: &str) -> Result<QuantityValues, InputError> {
 /// Returns `request` with `setting`; the same where that is none of a load.
 pub(super) fn with_setting(request: Request, setting: &QuantitySetting) -> Request {
     let mut request = request;
+    let mut stated = request.stated_load();
     match setting {
         QuantitySetting::Streams(streams) => request.streams = *streams,
         QuantitySetting::Congestion(name) => request.congestion = Some(name.clone()),
         QuantitySetting::Window(size) => request.buffer = Buffer::Window(*size),
         QuantitySetting::Buffer(size) => request.buffer = Buffer::Request(*size),
-        QuantitySetting::Sndbuf(size) => request.sndbuf = Some(*size),
-        QuantitySetting::Rcvbuf(size) => request.rcvbuf = Some(*size),
-        QuantitySetting::AppWindow(window) => request.app_window = Some(*window),
-        QuantitySetting::Pause(pause) => request.pause = Some(*pause),
+        QuantitySetting::Sndbuf(size) => stated.sndbuf = Some(*size),
+        QuantitySetting::Rcvbuf(size) => stated.rcvbuf = Some(*size),
+        QuantitySetting::AppWindow(window) => stated.app_window = Some(*window),
+        QuantitySetting::Pause(pause) => stated.pause = Some(*pause),
         _ => {}
     }
-    request
+    request.with_stated(stated)
 }
 
 /// The systems of both ends.

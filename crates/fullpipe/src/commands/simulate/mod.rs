@@ -10,7 +10,7 @@ use fullpipe_experiment::{
     cross_traffic_phases, simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
-use fullpipe_record::{Change, HostSettings, KernelVersion, Limit, SimulatedTransfer};
+use fullpipe_record::{Change, HostSettings, KernelVersion, Limit, SimulatedTransfer, StatedLoad};
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sim::{NotModelled, SimulationPlan, TrainGranularity};
 
@@ -422,7 +422,7 @@ impl SimulateArguments {
     fn with_options(&self, plan: SimulationPlan) -> SimulationPlan {
         SimulationPlan {
             granularity: self.granularity,
-            reads: plan.request.read_rate,
+            reads: plan.request.stated_load().read_rate,
             ticks_per_second: self.hz,
             ..plan
         }
@@ -458,10 +458,13 @@ impl LoadArguments {
                 .filter(|rate| *rate > BitRate::ZERO),
             burst: self.bitrate.and_then(|offer| offer.burst),
             pacing: stated.fq_rate.filter(|rate| *rate > BitRate::ZERO),
-            read_rate: stated.read_rate,
             writer: stated.writer(),
             ..Request::default()
         }
+        .with_stated(StatedLoad {
+            read_rate: stated.read_rate,
+            ..StatedLoad::default()
+        })
     }
 }
 
