@@ -72,7 +72,7 @@ impl CombinationAxes {
         if self.fixed.rate.is_some() || self.fixed.time.is_some() {
             return false;
         }
-        let follows = !self.is_table() && (has_window || self.has_quantity(Quantity::Loss));
+        let follows = has_window || self.has_quantity(Quantity::Loss);
         !self.has_round_trip() && (has_rate && !follows || has_window && !has_rate)
     }
 

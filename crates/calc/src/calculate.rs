@@ -52,9 +52,9 @@ pub fn calculate(
                 BitRate::from_bytes_in(size, time)
             }
             (Solved::Rate, _) => prediction.kernel_model,
-            (Solved::Window | Solved::Rtt, _) => inputs.bandwidth.unwrap_or_else(|| {
-                window::rate_of_window(window * equation_streams(&inputs), rtt)
-            }),
+            (Solved::Window | Solved::Rtt, _) => inputs
+                .bandwidth
+                .unwrap_or_else(|| window::rate_of_window(window * equation_streams(&inputs), rtt)),
         },
         mss: prediction.mss,
         efficiency: prediction.efficiency,
@@ -354,7 +354,10 @@ mod tests {
                 Solved::Window | Solved::Rtt => got.rate,
             };
             // A window of 64 KiB takes one byte more than a header can say.
-            assert!(textbook.bps().abs_diff(rate) <= rate / 60_000, "{words}: {textbook}");
+            assert!(
+                textbook.bps().abs_diff(rate) <= rate / 60_000,
+                "{words}: {textbook}"
+            );
         }
     }
 

@@ -3,6 +3,7 @@
 use fullpipe_model::{RateOutlook, distance, evaluate_ceilings, framing, predict, short};
 use fullpipe_record::{
     Buffer, Estimate, HostSettings, Inputs, Limit, Path, PathDirection, Prediction, Request,
+    StatedLoad,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -44,18 +45,20 @@ impl PredictorCase {
             congestion: inputs.congestion.clone(),
             buffer: requested_buffer(inputs),
             pacing: inputs.pacing,
-            flow_cap: inputs.flow_cap,
-            read_rate: inputs.read_rate,
-            cpu_rate: inputs.cpu_rate,
             writer: inputs.writer,
+            bytes: inputs.size,
+            duration: STEADY,
+            ..Request::default()
+        }
+        .with_stated(StatedLoad {
             sndbuf: inputs.sndbuf,
             rcvbuf: inputs.rcvbuf,
             app_window: inputs.app_window,
             pause: inputs.pause,
-            bytes: inputs.size,
-            duration: STEADY,
-            ..Request::default()
-        };
+            flow_cap: inputs.flow_cap,
+            read_rate: inputs.read_rate,
+            cpu_rate: inputs.cpu_rate,
+        });
         Self {
             path: Path::with_symmetric_rtt(&direction, rtt),
             request,
@@ -64,6 +67,13 @@ impl PredictorCase {
 
     pub(crate) fn prediction(&self, hosts: &HostPair) -> Prediction {
         predict(&self.path, &hosts.sender, &hosts.receiver, &self.request)
+    }
+
+    /// Leaves out the cap of each flow.
+    pub(crate) fn forget_flow_cap(&mut self) {
+        if let Some(stated) = &mut self.request.stated {
+            stated.flow_cap = None;
+        }
     }
 
     pub(crate) fn outlook(&self, hosts: &HostPair) -> RateOutlook {
@@ -120,7 +130,7 @@ impl PredictorCase {
     /// less what the congestion control keeps free to find out its rate.
     pub(crate) fn capacity_without_loss(mut self, hosts: &HostPair) -> Option<BitRate> {
         (self.path.forward.loss, self.path.reverse.loss) = (None, None);
-        self.request.flow_cap = None;
+        self.forget_flow_cap();
         self.prediction(hosts)
             .find_ceiling(Limit::Capacity)
             .map(|ceiling| ceiling.kernel_model)

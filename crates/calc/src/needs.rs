@@ -34,9 +34,10 @@ pub(crate) fn joint_needs(
     ]
     .map(|quantity| ample.own_need(quantity, inputs));
     let is_fixed = [inputs.window, inputs.buffer, inputs.sndbuf, inputs.rcvbuf];
-    let buffers = match is_fixed.iter().any(Option::is_some) {
-        true => Vec::new(),
-        false => [
+    let buffers = if is_fixed.iter().any(Option::is_some) {
+        Vec::new()
+    } else {
+        [
             (ample.tcp_wmem(hosts), WindowConstraint::SendMaximum),
             (ample.tcp_rmem(hosts), WindowConstraint::ReceiveMaximum),
         ]
@@ -46,7 +47,7 @@ pub(crate) fn joint_needs(
                 maximum_for(constraint, rate, inputs, hosts),
             ))
         })
-        .to_vec(),
+        .to_vec()
     };
     [bandwidth, window]
         .into_iter()

@@ -59,7 +59,7 @@ impl TransferTarget {
     /// as slow start alone takes too long.
     pub(crate) fn needed_rate(self, inputs: &Inputs, hosts: &HostPair) -> Option<BitRate> {
         let mut case = PredictorCase::from_inputs(inputs);
-        case.request.flow_cap = None;
+        case.forget_flow_cap();
         match self {
             Self::Fill => case
                 .prediction(hosts)

@@ -194,7 +194,7 @@ fn black_hole(connection: &ConnectionTerms) -> Option<CeilingFigures> {
 /// One window of the programs' protocol for each of its rounds. Programs that wait longer than the
 /// path does are what limits the rate.
 fn program_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
-    let window = connection.request.app_window?.bytes;
+    let window = connection.request.stated_load().app_window?.bytes;
     let round = connection.program_round()?;
     let streams = u64::from(connection.request.streams);
     let path_round = connection.path.rtt() + connection.pause();
@@ -224,13 +224,21 @@ pub(crate) fn stated_rates(request: &Request) -> [Option<(Limit, BitRate, &'stat
             "asked of the program",
         ),
         (Limit::Pacing, request.pacing, "maximum pace"),
-        (Limit::Capacity, request.flow_cap, "for each flow"),
+        (
+            Limit::Capacity,
+            request.stated_load().flow_cap,
+            "for each flow",
+        ),
         (
             Limit::ReceiverApplication,
-            request.read_rate,
+            request.stated_load().read_rate,
             "read by the program",
         ),
-        (Limit::Cpu, request.cpu_rate, "of one processor"),
+        (
+            Limit::Cpu,
+            request.stated_load().cpu_rate,
+            "of one processor",
+        ),
     ]
     .map(|(kind, rate, name)| Some((kind, rate?, name)))
 }

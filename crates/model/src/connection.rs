@@ -181,7 +181,7 @@ impl<'a> ConnectionTerms<'a> {
 
     /// Time between an answer and the next request.
     pub(crate) fn pause(&self) -> Span {
-        self.request.pause.unwrap_or_default()
+        self.request.stated_load().pause.unwrap_or_default()
     }
 
     /// Returns the time in which the window of the programs' protocol passes once: the round trip,
@@ -189,7 +189,7 @@ impl<'a> ConnectionTerms<'a> {
     /// connection that pauses for longer than a retransmission timeout begins each request with
     /// slow start (RFC 5681 §4.1; `tcp_slow_start_after_idle`).
     pub(crate) fn program_round(&self) -> Option<Span> {
-        let request = self.request.app_window?.request;
+        let request = self.request.stated_load().app_window?.request;
         let capacity = self.payload_capacity().unwrap_or(window::UNBOUNDED);
         let cools_down = self.pause() > LEAST_TIMEOUT + self.path.rtt();
         let passes = if request > ByteCount::ZERO && cools_down {

@@ -156,6 +156,7 @@ fn send_buffer(connection: &ConnectionTerms) -> String {
 fn program_formula(connection: &ConnectionTerms) -> String {
     let window = connection
         .request
+        .stated_load()
         .app_window
         .map_text(|window| window.to_string());
     format!(

@@ -111,7 +111,7 @@ pub use relay::{
     RelayCompression, RelayEnding, RelayJoined, RelayLimit, RelayProgress, RelayStretch,
     RelayedConnection,
 };
-pub use request::{Buffer, ProgramWindow, Request, ResolvedRequest, Transport, Writer};
+pub use request::{Buffer, ProgramWindow, Request, ResolvedRequest, StatedLoad, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo, packets_wait};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};

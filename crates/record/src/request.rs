@@ -72,6 +72,36 @@ impl FromStr for ProgramWindow {
     }
 }
 
+/// What is stated of the programs and the devices of a load, where it is predicted or simulated and
+/// not carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct StatedLoad {
+    /// `SO_SNDBUF` request of the sending program alone, in place of the buffer of both ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sndbuf: Option<ByteCount>,
+    /// `SO_RCVBUF` request of the receiving program alone, in place of the buffer of both ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rcvbuf: Option<ByteCount>,
+    /// Window of the programs' own protocol in each stream; none leaves the flow of data to TCP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_window: Option<ProgramWindow>,
+    /// Time between an answer and the next request, where the program has an `app_window`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Span>,
+    /// Rate to which a device on the path holds each stream, as clouds do. Only predictions know
+    /// it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flow_cap: Option<BitRate>,
+    /// Rate at which the receiving program takes each stream, as one that writes to storage or
+    /// decompresses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_rate: Option<BitRate>,
+    /// Rate that a processor of either end carries of each stream. Only predictions know it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_rate: Option<BitRate>,
+}
+
 /// The way in which a sending program fills its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -139,31 +169,11 @@ pub struct Request {
     pub catches_up_at_once: bool,
     /// Rate at which the kernel paces each stream (`SO_MAX_PACING_RATE`).
     pub pacing: Option<BitRate>,
-    /// Rate to which a device on the path holds each stream, as clouds do. Only predictions know
-    /// it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flow_cap: Option<BitRate>,
-    /// Rate at which the receiving program takes each stream, as one that writes to storage or
-    /// decompresses. Only predictions and simulations know it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_rate: Option<BitRate>,
-    /// Rate that a processor of either end carries of each stream. Only predictions know it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_rate: Option<BitRate>,
     /// Socket buffers.
     pub buffer: Buffer,
-    /// `SO_SNDBUF` request of the sending program alone, in place of `buffer`.
+    /// What is stated of programs and devices, for predictions and simulations.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sndbuf: Option<ByteCount>,
-    /// `SO_RCVBUF` request of the receiving program alone, in place of `buffer`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rcvbuf: Option<ByteCount>,
-    /// Window of the programs' own protocol in each stream; none leaves the flow of data to TCP.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub app_window: Option<ProgramWindow>,
-    /// Time between an answer and the next request, where the program has an `app_window`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pause: Option<Span>,
+    pub stated: Option<Box<StatedLoad>>,
     /// Congestion control, set on each socket and read back; the kernel's default if not set.
     pub congestion: Option<String>,
     /// Largest segment, if not what the path's MTU gives.
@@ -227,14 +237,8 @@ impl Default for Request {
             burst: None,
             catches_up_at_once: false,
             pacing: None,
-            flow_cap: None,
-            read_rate: None,
-            cpu_rate: None,
             buffer: Buffer::Automatic,
-            sndbuf: None,
-            rcvbuf: None,
-            app_window: None,
-            pause: None,
+            stated: None,
             congestion: None,
             mss: None,
             no_delay: false,
@@ -281,14 +285,31 @@ impl Deref for ResolvedRequest {
 }
 
 impl Request {
+    /// Returns what is stated of programs and devices.
+    pub fn stated_load(&self) -> StatedLoad {
+        self.stated.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Returns the load with this statement.
+    #[must_use]
+    pub fn with_stated(self, stated: StatedLoad) -> Self {
+        let is_any = stated != StatedLoad::default();
+        Self {
+            stated: is_any.then(|| Box::new(stated)),
+            ..self
+        }
+    }
+
     /// Returns the request for the send buffer of the sending end.
     pub fn send_buffer(&self) -> Buffer {
-        self.sndbuf.map_or(self.buffer, Buffer::Request)
+        let own = self.stated_load().sndbuf;
+        own.map_or(self.buffer, Buffer::Request)
     }
 
     /// Returns the request for the receive buffer of the receiving end.
     pub fn receive_buffer(&self) -> Buffer {
-        self.rcvbuf.map_or(self.buffer, Buffer::Request)
+        let own = self.stated_load().rcvbuf;
+        own.map_or(self.buffer, Buffer::Request)
     }
 
     /// The directions in which data goes, upload first.

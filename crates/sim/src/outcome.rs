@@ -217,7 +217,7 @@ fn incomplete_reason(simulation: &Simulation) -> Option<String> {
 /// Returns the load with the requests for the buffers that were made.
 fn resolved_request(request: &Request, [sndbuf, rcvbuf]: [Option<ByteCount>; 2]) -> Request {
     let buffer = rcvbuf
-        .filter(|_| request.buffer != Buffer::Automatic && request.rcvbuf.is_none())
+        .filter(|_| request.buffer != Buffer::Automatic && request.stated_load().rcvbuf.is_none())
         .or(sndbuf.filter(|_| request.buffer != Buffer::Automatic))
         .map_or(request.buffer, Buffer::Request);
     Request {

@@ -8,7 +8,8 @@ use fullpipe_link::DirectionCounters;
 use fullpipe_model::predict;
 use fullpipe_record::{
     Buffer, Cause, Direction, Edit, Evidence, Framing, HostSettings, Jitter, Limit, LossPattern,
-    Measurement, NarrowLink, Path, PathDirection, Policer, ProgramWindow, Request, TooBig,
+    Measurement, NarrowLink, Path, PathDirection, Policer, ProgramWindow, Request, StatedLoad,
+    TooBig,
 };
 use fullpipe_sim::{NotModelled, Simulation, SimulationPlan, TrainGranularity};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, Time};
@@ -78,8 +79,11 @@ fn windows_of_programs_have_their_predicted_rate() {
         (100, 20, kib(64), kib(64), 30),
     ] {
         let plan = with(plan(mbps, rtt, 20), |p| {
-            p.request.app_window = Some(ProgramWindow { bytes, request });
-            p.request.pause = Some(Span::from_millis(pause));
+            p.request.stated = Some(Box::new(StatedLoad {
+                app_window: Some(ProgramWindow { bytes, request }),
+                pause: Some(Span::from_millis(pause)),
+                ..StatedLoad::default()
+            }));
             p.request.omit = Span::from_secs(5);
         });
         let predicted = predict(&plan.path, &plan.sender, &plan.receiver, &plan.request);
@@ -99,8 +103,18 @@ fn windows_of_programs_have_their_predicted_rate() {
 fn buffers_of_one_end_bind_that_end() {
     let size = Some(ByteCount::from_kib(64));
     let base = || plan(100, 40, 10);
-    let at_sender = with(base(), |p| p.request.sndbuf = size);
-    let at_receiver = with(base(), |p| p.request.rcvbuf = size);
+    let at_sender = with(base(), |p| {
+        p.request.stated = Some(Box::new(StatedLoad {
+            sndbuf: size,
+            ..StatedLoad::default()
+        }))
+    });
+    let at_receiver = with(base(), |p| {
+        p.request.stated = Some(Box::new(StatedLoad {
+            rcvbuf: size,
+            ..StatedLoad::default()
+        }))
+    });
     for (plan, limit) in [
         (at_sender, Limit::SendBuffer),
         (at_receiver, Limit::ReceiveWindow),

@@ -25,7 +25,7 @@ use crate::values::{QuantityValues, values_parser};
 /// Takes at least two of bandwidth, round-trip time and window. Computes the rest, and what two
 /// hosts reach on the path.
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_long_help = AFTER_HELP)]
 pub(crate) struct CalcArguments {
     /// Capacity of the path: 100Mbit/s, 1G
     #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = values_parser(Quantity::Bandwidth))]
@@ -42,12 +42,14 @@ pub(crate) struct CalcArguments {
     /// Maximum size of an IP packet [default: 1500]
     #[arg(long, help_heading = "Path", value_name = "BYTES", value_parser = values_parser(Quantity::Mtu))]
     mtu: Option<QuantityValues>,
-    /// More of the path, as `policer=500Mbit/s 19MB,queue=0.5bdp`
+    /// More of the path, as policer=500M 19MB
     ///
     /// The keys are those of `simulate --path`.
     #[arg(long, help_heading = "Path", value_name = "KEY=VALUE,…")]
     path: Option<String>,
-    /// Rate to which a device on the path holds each flow, as clouds do
+    /// Rate to which a device holds each flow
+    ///
+    /// As clouds do.
     #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = some_rate)]
     flow_cap: Option<BitRate>,
     #[command(flatten)]
@@ -79,7 +81,7 @@ pub(crate) struct CalcArguments {
     )]
     framing: Framing,
     /// IPv6
-    #[arg(long, short = '6', help_heading = "Path")]
+    #[arg(long, short = '6', help_heading = "Path", hide_short_help = true)]
     ipv6: bool,
     /// VLAN tags on each frame
     #[arg(
@@ -87,6 +89,7 @@ pub(crate) struct CalcArguments {
         help_heading = "Path",
         value_name = "N",
         default_value_t = 0,
+        hide_short_help = true,
         value_parser = integer_parser(0..=2_u8)
     )]
     vlan: u8,
@@ -96,7 +99,7 @@ pub(crate) struct CalcArguments {
     #[command(flatten)]
     systems: EndSystems,
     /// Rate that one processor of an end carries of each stream, as of a cipher
-    #[arg(long, help_heading = "Hosts", value_name = "RATE", value_parser = some_rate)]
+    #[arg(long, help_heading = "Hosts", value_name = "RATE", hide_short_help = true, value_parser = some_rate)]
     cpu_rate: Option<BitRate>,
     /// Default settings of this Linux, as 5.15, in place of this host's
     #[arg(long, help_heading = "Hosts", value_name = "VERSION", value_parser = parse_kernel)]
@@ -191,7 +194,8 @@ impl RunCommand for CalcArguments {
         self.lists.check_flags()?;
         let hosts = host_settings(self)?;
         let mut axes = CombinationAxes::new(fixed_inputs(self)?, quantity_lists(self))?;
-        let lacks_rtt = self.batch.is_none() && axes.lacks_rtt();
+        let is_plain = self.batch.is_none() && !self.csv && !axes.is_table();
+        let lacks_rtt = is_plain && axes.lacks_rtt();
         if lacks_rtt {
             axes = axes.over_round_trips(read_values(Quantity::Rtt, USUAL_ROUND_TRIPS)?);
         }
@@ -327,10 +331,15 @@ fn print_solution(
         let others = axes
             .clone()
             .over_round_trips(read_values(Quantity::Rtt, USUAL_ROUND_TRIPS)?);
-        text += &format!(
-            "\n{RTT_UNKNOWN}\n{}",
-            report::combination_table(&others.combination_table(hosts, MAX_ROWS)?)
-        );
+        let table = others.combination_table(hosts, MAX_ROWS)?;
+        text = [
+            &text,
+            "\n",
+            RTT_UNKNOWN,
+            "\n",
+            &report::combination_table(&table),
+        ]
+        .concat();
     }
     terminal.print_result(&text);
     terminal.print_content(Content::Calculation {

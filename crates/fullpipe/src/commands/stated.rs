@@ -12,32 +12,32 @@ use crate::values::{QuantityValues, values_parser};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub(super) struct LoadLists {
-    /// Window that the receiver should advertise to each stream: 64KiB
+    /// Window that the receiver should advertise: 64KiB
     ///
     /// The socket buffers are chosen to yield it.
     #[arg(long, value_name = "BYTES", value_parser = values_parser(Quantity::Window))]
     window: Option<QuantityValues>,
-    /// Socket buffers to request at both ends, as iperf3's -w
+    /// Socket buffers to request at both ends
     ///
     /// The kernel doubles the request, and advertises a share of the receive buffer as window.
-    #[arg(long, short = 'w', value_name = "BYTES", conflicts_with = "window", value_parser = values_parser(Quantity::Buffer))]
+    #[arg(long, short = 'w', value_name = "BYTES", value_parser = values_parser(Quantity::Buffer))]
     buffer: Option<QuantityValues>,
-    /// Send buffer that the sending program requests (`SO_SNDBUF`)
+    /// Send buffer to request at the sender alone
     #[arg(long, value_name = "BYTES", value_parser = values_parser(Quantity::Sndbuf))]
     sndbuf: Option<QuantityValues>,
-    /// Receive buffer that the receiving program requests (`SO_RCVBUF`)
+    /// Receive buffer to request at the receiver alone
     #[arg(long, value_name = "BYTES", value_parser = values_parser(Quantity::Rcvbuf))]
     rcvbuf: Option<QuantityValues>,
-    /// Window of the programs' own protocol, or requests in flight: 64KiB, 64x32KiB
+    /// Window of an application: 64KiB, or 64x32KiB of requests
     ///
-    /// As HTTP/2, QUIC, SSH, SFTP and SMB have it, for each stream.
-    #[arg(long, visible_alias = "requests", value_name = "BYTES|NxBYTES", value_parser = values_parser(Quantity::AppWindow))]
+    /// As the protocols of HTTP/2, QUIC, SSH, SFTP and SMB have it, for each stream.
+    #[arg(long, visible_alias = "requests", value_name = "WINDOW", value_parser = values_parser(Quantity::AppWindow))]
     app_window: Option<QuantityValues>,
-    /// Size of each request, where one follows the answer to another
-    #[arg(long, value_name = "BYTES", conflicts_with = "app_window", value_parser = parse_request_sizes)]
+    /// Size of requests that follow one another
+    #[arg(long, value_name = "BYTES", hide_short_help = true, conflicts_with = "app_window", value_parser = parse_request_sizes)]
     request_size: Option<QuantityValues>,
     /// Time between an answer and the next request
-    #[arg(long, value_name = "TIME", value_parser = values_parser(Quantity::Pause))]
+    #[arg(long, value_name = "TIME", hide_short_help = true, value_parser = values_parser(Quantity::Pause))]
     pause: Option<QuantityValues>,
     /// Parallel streams [default: 1]
     #[arg(long, short = 'P', visible_alias = "parallel", value_name = "N", value_parser = values_parser(Quantity::Streams))]
@@ -106,34 +106,35 @@ fn parse_request_sizes(text: &str) -> Result<QuantityValues, InputError> {
 /// Returns `request` with `setting`; the same where that is none of a load.
 pub(super) fn with_setting(request: Request, setting: &QuantitySetting) -> Request {
     let mut request = request;
+    let mut stated = request.stated_load();
     match setting {
         QuantitySetting::Streams(streams) => request.streams = *streams,
         QuantitySetting::Congestion(name) => request.congestion = Some(name.clone()),
         QuantitySetting::Window(size) => request.buffer = Buffer::Window(*size),
         QuantitySetting::Buffer(size) => request.buffer = Buffer::Request(*size),
-        QuantitySetting::Sndbuf(size) => request.sndbuf = Some(*size),
-        QuantitySetting::Rcvbuf(size) => request.rcvbuf = Some(*size),
-        QuantitySetting::AppWindow(window) => request.app_window = Some(*window),
-        QuantitySetting::Pause(pause) => request.pause = Some(*pause),
+        QuantitySetting::Sndbuf(size) => stated.sndbuf = Some(*size),
+        QuantitySetting::Rcvbuf(size) => stated.rcvbuf = Some(*size),
+        QuantitySetting::AppWindow(window) => stated.app_window = Some(*window),
+        QuantitySetting::Pause(pause) => stated.pause = Some(*pause),
         _ => {}
     }
-    request
+    request.with_stated(stated)
 }
 
 /// The systems of both ends.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Hosts")]
 pub(super) struct EndSystems {
-    /// System of the sender: linux-5.15, windows-10, macos-14, freebsd-14, …
+    /// System of the sender: linux-5.15, windows-10, …
     ///
-    /// An unknown name lists all.
+    /// Others are macos-14, freebsd-14 and slirp; an unknown name lists all.
     #[arg(long, value_name = "NAME", conflicts_with = "quic", value_parser = system_settings)]
     sender_os: Option<HostSettings>,
     /// System of the receiver
     #[arg(long, value_name = "NAME", conflicts_with = "quic", value_parser = system_settings)]
     receiver_os: Option<HostSettings>,
     /// The transfer is one of QUIC, without buffers of TCP
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     quic: bool,
 }
 

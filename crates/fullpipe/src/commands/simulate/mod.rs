@@ -10,7 +10,7 @@ use fullpipe_experiment::{
     cross_traffic_phases, simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
-use fullpipe_record::{Change, HostSettings, KernelVersion, Limit, SimulatedTransfer};
+use fullpipe_record::{Change, HostSettings, KernelVersion, Limit, SimulatedTransfer, StatedLoad};
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sim::{NotModelled, SimulationPlan, TrainGranularity};
 
@@ -30,7 +30,7 @@ use crate::values::some_test_time;
 /// takes seconds, and the same seed gives the same result. No processor and no network card take
 /// part, so that the rate of a fast path is what the protocol permits, and not what a host does.
 #[derive(Debug, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_long_help = AFTER_HELP, mut_arg("window", |window| window.conflicts_with("buffer")))]
 pub(crate) struct SimulateArguments {
     /// Scenario file or name from `lab list`, whose steps are simulated in place of the flags of
     /// path and load
@@ -100,6 +100,8 @@ pub(crate) struct SimulateArguments {
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     load: LoadArguments,
+    #[command(flatten)]
+    stated: LoadLists,
     /// Print one line of CSV for each combination
     #[arg(long, help_heading = "Output", conflicts_with_all = ["json", "json_lines", "html"])]
     csv: bool,
@@ -140,8 +142,6 @@ struct LoadArguments {
     /// With /N, a stream sends N blocks in a row, then waits.
     #[arg(long, short, value_name = "RATE[/N]")]
     bitrate: Option<OfferedRate>,
-    #[command(flatten)]
-    lists: LoadLists,
 }
 
 impl RunCommand for SimulateArguments {
@@ -302,8 +302,8 @@ impl SimulateArguments {
     /// combinations of lists.
     fn named_plans(&self) -> Result<(Vec<NamedPlan>, bool)> {
         let Some(name) = &self.scenario else {
-            self.load.lists.check_flags()?;
-            let combinations = self.lists.combinations(self.load.lists.quantity_lists())?;
+            self.stated.check_flags()?;
+            let combinations = self.lists.combinations(self.stated.quantity_lists())?;
             let plans: Vec<NamedPlan> = combinations
                 .iter()
                 .map(|one| self.combination_plan(one))
@@ -406,7 +406,7 @@ impl SimulateArguments {
 
     fn combination_plan(&self, combination: &AxisCombination) -> Result<NamedPlan> {
         let hosts = self.changed_hosts(&self.emulated.host_changes()?);
-        let request = combination.to_request(self.load.to_request());
+        let request = combination.to_request(self.load.to_request(&self.stated));
         let plan = SimulationPlan::new(
             self.emulated.path_with(&combination.path)?,
             hosts,
@@ -422,7 +422,7 @@ impl SimulateArguments {
     fn with_options(&self, plan: SimulationPlan) -> SimulationPlan {
         SimulationPlan {
             granularity: self.granularity,
-            reads: plan.request.read_rate,
+            reads: plan.request.stated_load().read_rate,
             ticks_per_second: self.hz,
             ..plan
         }
@@ -445,7 +445,7 @@ fn payload_capacity(plan: &SimulationPlan) -> BitRate {
 
 impl LoadArguments {
     /// Returns the rest of the load.
-    fn to_request(&self) -> Request {
+    fn to_request(&self, stated: &LoadLists) -> Request {
         Request {
             direction: Direction::Upload,
             duration: self.time,
@@ -457,11 +457,14 @@ impl LoadArguments {
                 .map(|offer| offer.rate)
                 .filter(|rate| *rate > BitRate::ZERO),
             burst: self.bitrate.and_then(|offer| offer.burst),
-            pacing: self.lists.fq_rate.filter(|rate| *rate > BitRate::ZERO),
-            read_rate: self.lists.read_rate,
-            writer: self.lists.writer(),
+            pacing: stated.fq_rate.filter(|rate| *rate > BitRate::ZERO),
+            writer: stated.writer(),
             ..Request::default()
         }
+        .with_stated(StatedLoad {
+            read_rate: stated.read_rate,
+            ..StatedLoad::default()
+        })
     }
 }
 
