@@ -135,7 +135,8 @@ impl VirtualDraw {
 
     fn into_case(mut self, seed: u64, index: usize) -> Result<VirtualCase, FlagError> {
         let expected = self.plant_limit();
-        let has_silent_tail = self.random.chance(SHARE_OF_TAILS);
+        // A sender that still waits for acknowledgements sends no keepalives.
+        let has_silent_tail = self.random.chance(SHARE_OF_TAILS) && self.family != Family::Stalls;
         let Way { rate, rtt } = self.way;
         let flag = format!(
             "rate={:.0}k,rtt={:.0}us,{}",
