@@ -15,7 +15,7 @@ use crate::finding::LimitFinding;
 
 /// A set of verdicts, one of which is right, and what would show which.
 struct CandidateSet {
-    /// At most three.
+    /// At most four.
     verdicts: &'static [LegalVerdict],
     would_distinguish: &'static str,
 }
@@ -101,7 +101,14 @@ const OF_SENDING_END: [CandidateSet; 8] = [
     ),
 ];
 
-const OF_RECEIVER: [CandidateSet; 14] = [
+const OF_RECEIVER: [CandidateSet; 15] = [
+    set(
+        &[
+            CongestionWindow(CongestionWindowVerdict::EarlyExit),
+            SendBuffer(SendBufferVerdict::TcpWmemMax),
+        ],
+        "the sender's congestion window, and what waits in its buffer (ss -tnmi)",
+    ),
     set(
         &[
             ApplicationWindow(ApplicationWindowVerdict::Other),
@@ -255,7 +262,7 @@ const OF_SENDER: [CandidateSet; 5] = [
     ),
 ];
 
-const OF_CAPTURE: [CandidateSet; 21] = [
+const OF_CAPTURE: [CandidateSet; 23] = [
     set(
         &[
             ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
@@ -300,6 +307,7 @@ const OF_CAPTURE: [CandidateSet; 21] = [
             CongestionWindow(CongestionWindowVerdict::EarlyExit),
             Capacity(CapacityVerdict::HostQueue),
             Cpu(CpuVerdict::StolenOfSender),
+            SenderApplication(SenderApplicationVerdict::Idle),
         ],
         "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor time",
     ),
@@ -324,6 +332,7 @@ const OF_CAPTURE: [CandidateSet; 21] = [
             SendBuffer(SendBufferVerdict::TcpWmemMax),
             Pacing(PacingVerdict::Qdisc),
             Capacity(CapacityVerdict::HostQueue),
+            SenderApplication(SenderApplicationVerdict::Idle),
         ],
         "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
          with its drops (tc -s qdisc)",
@@ -372,7 +381,7 @@ const OF_CAPTURE: [CandidateSet; 21] = [
         &[
             Capacity(CapacityVerdict::Link),
             Pacing(PacingVerdict::Qdisc),
-            Loss(LossVerdict::Policer),
+            SenderApplication(SenderApplicationVerdict::RateLimited),
         ],
         "a capture at the sender",
     ),
@@ -387,15 +396,16 @@ const OF_CAPTURE: [CandidateSet; 21] = [
     set(
         &[
             CongestionWindow(CongestionWindowVerdict::Recovering),
+            Loss(LossVerdict::Policer),
             Capacity(CapacityVerdict::HostQueue),
-            Pacing(PacingVerdict::CongestionControl),
         ],
-        "a capture at the sender",
+        "a longer transfer: whether losses come again, and the drops of the queue of the sender's device",
     ),
     set(
         &[
             Capacity(CapacityVerdict::Shared),
             Pacing(PacingVerdict::Qdisc),
+            SenderApplication(SenderApplicationVerdict::RateLimited),
         ],
         "a capture at the sender",
     ),
@@ -420,6 +430,18 @@ const OF_CAPTURE: [CandidateSet; 21] = [
             Loss(LossVerdict::Random),
         ],
         "a capture at the sender, which shows what it repeats",
+    ),
+    set(
+        &[Capacity(CapacityVerdict::Link), Loss(LossVerdict::Random)],
+        "a capture at the sender, which shows what it repeats",
+    ),
+    set(
+        &[
+            SenderApplication(SenderApplicationVerdict::Idle),
+            Capacity(CapacityVerdict::Shared),
+            Capacity(CapacityVerdict::Link),
+        ],
+        "a capture at the sender, or round-trip times next to the transfer (ping)",
     ),
 ];
 

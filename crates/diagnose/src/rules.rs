@@ -43,13 +43,24 @@ fn find_tcp_limit(figures: &SenderSampleFigures) -> LimitFinding {
         .idle_share()
         .filter(|idle| idle.get() > MIN_IDLE_SHARE);
     match (limit_while_busy(figures), idle) {
-        (Some(found), Some(idle)) if found.share < idle || found.limit_kind() == Limit::Unknown => {
+        (Some(found), Some(idle))
+            if found.share < idle
+                || found.limit_kind() == Limit::Unknown
+                || is_of_path(&found) && sender_application::runs_dry_throughout(figures) =>
+        {
             sender_application::idle_program(figures, idle)
         }
         (Some(found), _) => found,
         (None, Some(idle)) => sender_application::idle_program(figures, idle),
         (None, None) => LimitFinding::unknown_limit(missing_figures(figures)),
     }
+}
+
+fn is_of_path(found: &LimitFinding) -> bool {
+    matches!(
+        found.limit_kind(),
+        Limit::Capacity | Limit::Loss | Limit::CongestionWindow
+    )
 }
 
 fn limit_while_busy(figures: &SenderSampleFigures) -> Option<LimitFinding> {

@@ -42,10 +42,12 @@ pub(crate) fn find_limit(
         CaptureView::closed_on_the_way,
         CaptureView::ramp_up,
         CaptureView::find_receive_window,
+        CaptureView::fallen_window,
         CaptureView::little_and_no_answer,
         CaptureView::find_idle_sender,
-        CaptureView::policed_at_first,
         CaptureView::lowered_window,
+        CaptureView::settled_below,
+        CaptureView::policed_at_first,
         CaptureView::full_at_first,
         CaptureView::own_pace,
         CaptureView::own_queue,
@@ -68,7 +70,7 @@ pub(crate) fn find_limit(
     let found = signals
         .first_possible(found, |found| held_against(figures, found))
         .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(SENDER)]));
-    mtu::find_cause(figures, &found).unwrap_or(found)
+    view.with_open_end(mtu::find_cause(figures, &found).unwrap_or(found))
 }
 
 /// Figures that only the sender has.

@@ -2,7 +2,7 @@
 
 use fullpipe_record::{
     CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict,
-    ReceiverApplicationVerdict,
+    ReceiverApplicationVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, Ratio};
 
@@ -14,8 +14,9 @@ use crate::path::{mean_trend, stated_capacity};
 use crate::signals::CaptureView;
 use crate::thresholds::{
     FEW_SEGMENTS, FULL_PIPE_SHARE_UNDER_BBR, FULL_USE_OF_PATH, GROWING_SHARE, INFLATED_RTT_FACTOR,
-    MANY_LOSSY_ROUND_TRIPS, MAX_WAIT_FOR_SHAPER, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
-    MIN_SHARE_OF_BURSTS, MIN_WINDOW_USE, REGROWN_WINDOW_FACTOR, SHARED_PIPE_SHARE,
+    LONG_SETTLED_SHARE, MANY_LOSSY_ROUND_TRIPS, MAX_WAIT_FOR_SHAPER, MIN_FREE_OF_SETTLED,
+    MIN_LEVEL_OF_SETTLED, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES, MIN_SHARE_OF_BURSTS,
+    MIN_SHARE_OF_FULL_BUFFER, MIN_WINDOW_USE, REGROWN_WINDOW_FACTOR, SHARED_PIPE_SHARE,
 };
 
 impl CaptureView<'_> {
@@ -65,6 +66,29 @@ impl CaptureView<'_> {
         found.then(|| LimitFinding::new(LossVerdict::Policer, Ratio::ONE))
     }
 
+    /// Finds a sender that has long had as much in flight as ever since, without a queue, and far
+    /// less than before: its windows would let it have more, and its program keeps to a rate. What
+    /// it had before met a queue, or nothing was lost; else a policer has taught it the rate.
+    pub(super) fn settled_below(&self) -> Option<LimitFinding> {
+        let quiet = self.capture.quiet?;
+        let found = quiet.share.get() >= LONG_SETTLED_SHARE
+            && quiet.level.get() >= MIN_LEVEL_OF_SETTLED
+            && quiet.free.get() >= MIN_FREE_OF_SETTLED
+            && quiet.of_most?.get() < MIN_SHARE_OF_FULL_BUFFER;
+        if !found {
+            return None;
+        }
+        let queue = self.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
+        let samples = self.figures.flows.iter().flat_map(|flow| &flow.whole);
+        let met_a_queue = samples.filter_map(|one| one.tcp.rtt).any(|rtt| rtt > queue);
+        let cause: LegalVerdict = if self.ever_lost_on_path() && !met_a_queue {
+            LossVerdict::Policer.into()
+        } else {
+            SenderApplicationVerdict::RateLimited.into()
+        };
+        Some(LimitFinding::new(cause, Ratio::ONE))
+    }
+
     /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it
     /// drained and keeps about the rate that it had then: BBR paces itself so when it takes the
     /// link for a policer (`bbr_lt_bw_sampling`). A pace that was there from the begin would never
@@ -86,7 +110,10 @@ impl CaptureView<'_> {
         )?;
         let enough =
             stated_capacity(self.figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
-        let found = self.figures.retransmitted_segments()?.again == 0
+        let lost = self.figures.retransmitted_segments()?;
+        let few_losses =
+            lost.episodes <= MIN_RECOVERIES && lost.segment_share().get() < MIN_LOSS_OF_PROBES;
+        let found = few_losses
             && (enough.is_none_or(|enough| self.figures.rate >= enough) || !self.drains_queue())
             && stands.get() < MIN_LIMIT_SHARE
             && self.figures.rate >= rate_of_queue.scale_by(FULL_USE_OF_PATH);
@@ -135,7 +162,7 @@ impl CaptureView<'_> {
         };
         let found = self.with_standing_queue(found);
         let found = capacity::behind_on_path(self.figures, &found).unwrap_or(found);
-        if found.limit_kind() == Limit::Capacity {
+        if matches!(found.limit_kind(), Limit::Capacity | Limit::Loss) {
             // A link that the sender leaves idle so often is not full.
             let carries_more = found.verdict == CapacityVerdict::Shared.into();
             let idle = if carries_more {
@@ -151,7 +178,7 @@ impl CaptureView<'_> {
         Some(if may_be_queue {
             found.one_of_several()
         } else {
-            self.with_shaper(found)
+            self.with_pauses(self.with_shaper(found))
         })
     }
 
@@ -205,6 +232,37 @@ impl CaptureView<'_> {
         }
     }
 
+    /// Returns a full link as one of several where the capture ends before anything was steady, and
+    /// its connection goes on: the sender may repeat what no more comes here.
+    pub(super) fn with_open_end(&self, found: LimitFinding) -> LimitFinding {
+        let is_open = self.figures.part.is_none() && !self.capture.closed && !self.is_at_sender();
+        if is_open && found.verdict == CapacityVerdict::Link.into() {
+            found.add_alternative(LossVerdict::Random)
+        } else {
+            found
+        }
+    }
+
+    /// Returns the program as the limit instead of a full path, where nothing was ever lost and the
+    /// data passes the path clearly faster at times, or was far more: a sender that fills its path
+    /// never lets it have less. Here its pauses seem a part of round trips.
+    fn with_pauses(&self, found: LimitFinding) -> LimitFinding {
+        let leaves_room =
+            self.was_fuller() || self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
+        let may_pause = self.figures.part.is_some()
+            && !self.is_at_sender()
+            && !self.ever_lost_on_path()
+            && found.limit_kind() == Limit::Capacity
+            && leaves_room;
+        if may_pause {
+            found
+                .as_verdict(SenderApplicationVerdict::Idle)
+                .add_alternative(CapacityVerdict::Shared)
+        } else {
+            found
+        }
+    }
+
     /// Finds a congestion window that grows, or stays below what was in flight before a loss.
     pub(super) fn find_window_growth(&self) -> Option<LimitFinding> {
         let grows =
@@ -222,18 +280,16 @@ impl CaptureView<'_> {
             // The queue is that of others, which leave it little.
             return Some(found.as_verdict(CapacityVerdict::Shared));
         }
-        let may_be_own_queue = match found.verdict {
-            LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit) => true,
-            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => {
-                !self.is_at_sender()
-            }
-            _ => false,
-        };
-        Some(if may_be_own_queue {
-            found.one_of_several()
-        } else {
-            found
-        })
+        if found.verdict == CongestionWindowVerdict::Recovering.into() {
+            return Some(found.add_alternative(LossVerdict::Policer));
+        }
+        Some(
+            if found.verdict == CongestionWindowVerdict::EarlyExit.into() {
+                found.one_of_several()
+            } else {
+                found
+            },
+        )
     }
 
     /// Returns true if the path could carry clearly more, as far as its capacity is stated.

@@ -13,7 +13,7 @@ use crate::thresholds::{
     IDLE_OF_WAITING_PROGRAM, IDLE_SHARE_OF_PATH, LONG_QUIET_SHARE, MAX_PACE_FACTOR,
     MIN_FASTER_THAN_PACE, MIN_LEVEL_OF_SLEEPING_WRITER, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER,
     MIN_PARTIAL_OF_PROGRAM, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_SHARE_BELOW_PACE,
-    MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, PACED_BURSTS_SHARE,
+    MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, PACED_BURSTS_SHARE, SAME_SHARE_OF_TRAINS,
 };
 
 impl CaptureView<'_> {
@@ -93,7 +93,7 @@ impl CaptureView<'_> {
         }
         // A pace lets no more be in flight at any time unless a round trip takes longer, and a
         // program that catches up with its rate does.
-        if self.was_fuller() && !self.ever_lost_on_path() && !self.waits_on_path() {
+        if self.was_a_little_fuller() && !self.waits_on_path() {
             return Some(self.with_pace(program));
         }
         if self.sees_no_queue() {
@@ -109,6 +109,18 @@ impl CaptureView<'_> {
                 LimitFinding::new(PacingVerdict::MaxPacingRate, held)
             }
         })
+    }
+
+    /// Returns true if a link spreads trains of as many segments as the kernel's pace at this rate
+    /// sends at once: those of a millisecond, and two at least (`tcp_tso_autosize`). All but the
+    /// first of each come at the rate of the link.
+    pub(super) fn trains_are_of_a_pace(&self) -> Option<bool> {
+        let of_a_millisecond = self.figures.rate.bytes_in(Span::from_millis(1));
+        let segments = (of_a_millisecond.get() / self.figures.mss?.get()).max(2) as f64;
+        let burst = self.capture.arrivals?;
+        let is_spread = burst.rate > self.figures.rate.scale_by(MAX_PACE_FACTOR);
+        let follow = (segments - 1.0) / segments;
+        Some(is_spread && (burst.share.get() - follow).abs() <= SAME_SHARE_OF_TRAINS)
     }
 
     /// Returns what spaces the segments evenly where no queue is seen.
@@ -235,6 +247,9 @@ impl CaptureView<'_> {
                     Ratio::ONE,
                 ));
             }
+            if self.trains_are_of_a_pace() == Some(true) {
+                return Some(LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE));
+            }
             let found = LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
             // A smaller window does the same, and not every sender cuts a packet where it ends. A
             // pace cuts none.
@@ -246,7 +261,7 @@ impl CaptureView<'_> {
             return Some(if may_be_window {
                 found.add_alternative(lowered)
             } else {
-                found
+                self.with_program(found)
             });
         }
         let is_spaced = self
@@ -285,8 +300,18 @@ impl CaptureView<'_> {
         Some(if found == CapacityVerdict::HostQueue.into() {
             finding.one_of_several()
         } else {
-            finding
+            self.with_program(finding)
         })
+    }
+
+    /// Returns a send buffer as one of several where its program may be the limit.
+    fn with_program(&self, found: LimitFinding) -> LimitFinding {
+        let may_be = found.verdict == SendBufferVerdict::TcpWmemMax.into();
+        if may_be && self.was_a_little_fuller() {
+            found.add_alternative(SenderApplicationVerdict::Idle)
+        } else {
+            found
+        }
     }
 
     /// Returns true if what is in flight swings by more than the third of a buffer that is free

@@ -4,15 +4,15 @@
 use fullpipe_record::{
     At, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict, SendBufferVerdict, WindowEdit,
 };
-use fullpipe_units::{ByteCount, Ratio};
+use fullpipe_units::{ByteCount, Ratio, median};
 
 use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
-use crate::limits::{capacity, receive_window};
+use crate::limits::{capacity, receive_window, receiver_application};
 use crate::signals::CaptureView;
 use crate::thresholds::{
     CLOCKED_BY_WINDOW, CLOCKED_SHARE, FEW_SEGMENTS, FULL_PACKETS_SHARE, MIN_CUT_PACKETS,
-    MIN_LIMIT_SHARE, MIN_PROBES,
+    MIN_LIMIT_SHARE, MIN_PROBES, MIN_USE_OF_FALLEN_WINDOW,
 };
 
 impl CaptureView<'_> {
@@ -91,6 +91,21 @@ impl CaptureView<'_> {
             ReceiverApplicationVerdict::SlowReader,
             low,
         ))
+    }
+
+    /// Finds a window that has become small and is full at times: its program takes the data in its
+    /// own time.
+    pub(super) fn fallen_window(&self) -> Option<LimitFinding> {
+        let flow = self.figures.flows.first()?;
+        let windows = flow.snapshots.iter().filter_map(|one| one.window);
+        let usual = median(windows.collect())?;
+        let is_full = self.usual_most_in_flight()? >= usual.scale_by(MIN_USE_OF_FALLEN_WINDOW);
+        // Behind a hole data must wait, whatever the program does.
+        let found = is_full
+            && self.figures.part.is_some()
+            && !self.lost_on_path()
+            && receiver_application::window_fell(flow);
+        found.then(|| LimitFinding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE))
     }
 
     /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires
@@ -202,6 +217,7 @@ impl CaptureView<'_> {
     /// buffer holds whole segments; a program that waits after each write looks alike.
     pub(super) fn lowered_window(&self) -> Option<LimitFinding> {
         let may_be = !self.is_at_sender()
+            && self.trains_are_of_a_pace() != Some(true)
             && self
                 .capture
                 .clocked

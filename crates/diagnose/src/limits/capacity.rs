@@ -113,7 +113,8 @@ pub(crate) fn full_bottleneck(figures: &SenderSampleFigures, held: Ratio) -> Opt
     }
     (more_window_gives_no_more(figures)
         || bbr_found_no_more(figures)
-        || queue_never_empties(figures) == Some(true))
+        || queue_never_empties(figures) == Some(true)
+        || queue_drains_at_one_rate(figures) == Some(true))
     .then(|| LimitFinding::new(CapacityVerdict::Link, held))
 }
 
@@ -170,6 +171,18 @@ fn queue_never_empties(figures: &SenderSampleFigures) -> Option<bool> {
         .filter(|idle| idle.count >= MIN_ECHOES)?;
     let queued = idle.p99.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
     Some(shortest_rtt(figures)? > queued && figures.evidence.loaded_rtt? > queued)
+}
+
+/// Returns true if a queue that was long at times drains, and never so far that the data came at
+/// another rate: what is left of it keeps the bottleneck full. `None` where round trips are not
+/// known.
+fn queue_drains_at_one_rate(figures: &SenderSampleFigures) -> Option<bool> {
+    let rtts = figures.snapshots().filter_map(|one| one.sample.tcp.rtt);
+    let mut rtts: Vec<Span> = rtts.collect();
+    rtts.sort_unstable();
+    let [low, high] = [1, 19].map(|twentieths| rtts.get(rtts.len() * twentieths / 20).copied());
+    let left = figures.idle_rtt?.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
+    Some(rtt_is_inflated_over(figures, high?) && low? > left && is_flat(figures))
 }
 
 /// Returns the shortest round trip of the judged part, as TCP measured it.

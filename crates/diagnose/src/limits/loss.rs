@@ -82,6 +82,8 @@ fn find_policer(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFindi
     // Slow start alone may overflow a short queue in the same way.
     found.then(|| match fill_link {
         Some(_) => policer,
+        // A queue would lose its probes again and again.
+        None if bbr_keeps_to_a_pace(figures) => policer,
         None => policer.add_alternative(LossVerdict::ShallowQueue),
     })
 }

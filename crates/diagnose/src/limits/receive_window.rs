@@ -150,7 +150,7 @@ fn scale_may_be_stripped(figures: &SenderSampleFigures) -> bool {
 fn cause_at_receiver(figures: &SenderSampleFigures) -> ReceiveWindowVerdict {
     if scaling_is_off(figures) {
         ReceiveWindowVerdict::NoWindowScaling
-    } else if receive_buffer_is_fixed(figures) {
+    } else if receive_buffer_is_fixed(figures) || scale_is_of_a_fixed_buffer(figures) {
         ReceiveWindowVerdict::SoRcvbuf
     } else {
         ReceiveWindowVerdict::TcpRmemMax
@@ -211,6 +211,23 @@ fn receive_buffer_is_fixed(figures: &SenderSampleFigures) -> bool {
         (windows.max(), tuned)
     };
     seen.is_some_and(|seen| seen < tuned.scale_by(FULLY_TUNED_SHARE))
+}
+
+/// Returns true if a receiver that is not seen chose a scale for the buffer that it has: its window
+/// takes up the 16 bits of its field, or needs no scale. One that the kernel may tune has a scale
+/// for the larger of `tcp_rmem[2]` and `rmem_max`, of which it is at most 3 ÷ 4
+/// (`tcp_select_initial_window`).
+fn scale_is_of_a_fixed_buffer(figures: &SenderSampleFigures) -> bool {
+    /// 3 ÷ 4 of what 16 bits say.
+    const LARGEST_TUNED_FIELD: u64 = 49_152;
+    let windows = figures.snapshots().filter_map(|one| one.window);
+    let field = windows.max().zip(shift_read(figures));
+    let is_large = field.is_some_and(|(window, shift)| {
+        let needs_no_scale = shift == 0 && window <= kernel::largest_window(None);
+        let field = window.get() >> shift.min(63);
+        needs_no_scale || (LARGEST_TUNED_FIELD..=u64::from(u16::MAX)).contains(&field)
+    });
+    figures.evidence.receiver.is_none() && is_large
 }
 
 /// Returns the largest buffer that the receiver had until the end of the judged part.

@@ -2,7 +2,7 @@
 
 use fullpipe_model::window;
 use fullpipe_record::{At, Limit, ReceiverApplicationVerdict, Sample, Scope};
-use fullpipe_units::{ByteCount, Ratio, median};
+use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
@@ -10,13 +10,13 @@ use crate::flow::{SenderStream, by_stream};
 use crate::limits::{LimitFacts, capacity, receive_window, sender_application};
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
-use crate::path::time_on_the_line;
+use crate::path::{self, time_on_the_line};
 use crate::text::{Row, size_text};
 use crate::thresholds::{
-    CLOSED_WINDOW_FACTOR, FALLEN_WINDOW_SHARE, KEPT_DATA_RTT_FACTOR, LATE_ACK_FACTOR,
-    MIN_CLOSED_SHARE, MIN_LIMIT_SHARE, MIN_TIMES_CLOSED, MIN_UNREAD_SHARE,
-    MIN_UNREAD_SHARE_OF_DELAY, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE, UNREAD_BUFFER_SHARE,
-    WINDOW_FALL_SHARE,
+    CLOSED_WINDOW_FACTOR, EMPTY_PIPE_SHARE, FALLEN_WINDOW_SHARE, KEPT_DATA_RTT_FACTOR,
+    LATE_ACK_FACTOR, MIN_CLOSED_SHARE, MIN_LIMIT_SHARE, MIN_SHARE_OF_FULL_WINDOW, MIN_TIMES_CLOSED,
+    MIN_UNREAD_SHARE, MIN_UNREAD_SHARE_OF_DELAY, MIN_WINDOW_FALLS_SHARE, SWINGING_WINDOW_SHARE,
+    UNREAD_BUFFER_SHARE, WINDOW_FALL_SHARE,
 };
 
 /// Returns the receiving program, if a window that held the sender back for the share `held` is its
@@ -24,12 +24,26 @@ use crate::thresholds::{
 pub(crate) fn behind_window(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
     let found = reads_slowly(figures)
         .then(|| LimitFinding::new(ReceiverApplicationVerdict::SlowReader, held))?;
-    // Its processor and its file show at the receiver only.
+    // Its processor and its file show at the receiver only, or by the pieces in which they give it
+    // time.
     let is_seen = figures.evidence.receiver.is_some();
-    Some(if is_seen {
+    let is_even = figures.flows.iter().all(window_fell) && capacity::is_flat(figures)
+        || reads_in_small_portions(figures);
+    Some(if is_seen || is_even {
         found
     } else {
         found.one_of_several()
+    })
+}
+
+/// Returns true if no window of the judged part is half as large as the largest was: a program that
+/// waits for its processor or for a file empties its buffer whenever it runs.
+fn reads_in_small_portions(figures: &SenderSampleFigures) -> bool {
+    figures.flows.iter().all(|flow| {
+        let largest_now = flow.snapshots.iter().filter_map(|one| one.window).max();
+        largest_now
+            .zip(usual_and_most(flow))
+            .is_some_and(|(now, (_, most))| now * 2 <= most)
     })
 }
 
@@ -152,14 +166,46 @@ pub(crate) fn behind_limit_of_path(
         return (held.get() >= MIN_LIMIT_SHARE)
             .then(|| found.as_verdict(ReceiverApplicationVerdict::SlowReader));
     }
+    if figures.evidence.few_looks() == Some(1) {
+        return leaves_pipe_empty_at_look(figures).then(|| {
+            found
+                .as_verdict(ReceiverApplicationVerdict::SlowReader)
+                .one_of_several()
+        });
+    }
+    let full = share_of_votes(figures.snapshots().map(|one| one.fills_window(true)));
+    let is_full = figures.part.is_some()
+        && figures.evidence.capture.is_none()
+        && full.is_some_and(|full| full.get() >= MIN_SHARE_OF_FULL_WINDOW);
     let closes = figures
         .flows
         .iter()
-        .all(|flow| window_fell(flow) && times_closed(flow) >= MIN_TIMES_CLOSED);
+        .all(|flow| window_fell(flow) && (is_full || times_closed(flow) >= MIN_TIMES_CLOSED));
     closes.then(|| {
         found
             .as_verdict(ReceiverApplicationVerdict::SlowReader)
             .one_of_several()
+    })
+}
+
+/// Returns true if at the one look that there is both the window and what is in flight are far below
+/// what the path holds at the highest known rate: a full link has at least that in flight.
+fn leaves_pipe_empty_at_look(figures: &SenderSampleFigures) -> bool {
+    let delivered = figures
+        .snapshots()
+        .filter_map(|one| one.sample.tcp.delivery_rate);
+    let rate = path::stated_capacity(figures)
+        .into_iter()
+        .chain(delivered)
+        .fold(figures.rate, BitRate::max);
+    let in_the_pipe = figures.idle_rtt.map(|rtt| rate.bytes_in(rtt));
+    let sizes = [
+        figures.mean_size(|one| one.window),
+        figures.mean_size(|one| one.outstanding),
+    ];
+    sizes.into_iter().all(|size| {
+        size.zip(in_the_pipe)
+            .is_some_and(|(size, pipe)| size < pipe.scale_by(EMPTY_PIPE_SHARE))
     })
 }
 
@@ -190,7 +236,7 @@ fn times_closed(flow: &SenderStream) -> usize {
 /// Returns true if a stream's window was, for most of the time, well below its largest size: the
 /// reader lets data pile up. One that stands still is of a buffer that was made smaller after the
 /// connection had been opened.
-fn window_fell(flow: &SenderStream) -> bool {
+pub(crate) fn window_fell(flow: &SenderStream) -> bool {
     let mut windows: Vec<ByteCount> = flow
         .snapshots
         .iter()

@@ -1,6 +1,6 @@
 //! A sending program that is slow, by itself, by request or for the file that it reads.
 
-use fullpipe_record::{At, Change, Limit, Remedy, Scope, SenderApplicationVerdict};
+use fullpipe_record::{At, Change, Limit, Remedy, Scope, SenderApplicationVerdict, Steady};
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::advice::RemedyAdvice;
@@ -11,7 +11,7 @@ use crate::limits::send_buffer::buffer_is_full;
 use crate::machine;
 use crate::manual_remedy::ManualRemedy;
 use crate::text::{self, Row, rate_text};
-use crate::thresholds::{MIN_LIMIT_SHARE, WHOLE_RATE_SHARE};
+use crate::thresholds::{MIN_IDLE_SHARE_OF_QUARTER, MIN_LIMIT_SHARE, WHOLE_RATE_SHARE};
 
 /// Returns the sending program, if it was asked for a rate and reached all of it: whatever a buffer
 /// looks like then, it holds nothing back.
@@ -33,6 +33,27 @@ pub(crate) fn find_program(figures: &SenderSampleFigures) -> Option<LimitFinding
     });
     let held = share_of_votes(votes).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     Some(idle_program(figures, held))
+}
+
+/// Returns true if nothing is left to send or on the way again and again, in each quarter of the
+/// judged part: all that the program wrote had arrived then, so that its writing sets the mean rate,
+/// whatever slows or loses the data in between.
+pub(crate) fn runs_dry_throughout(figures: &SenderSampleFigures) -> bool {
+    let Some(part) = figures.part else {
+        return false;
+    };
+    let duration = part.duration / 4;
+    (0..4).all(|quarter| {
+        let ramp = part.ramp + duration * quarter;
+        let quarter = Steady {
+            ramp,
+            duration,
+            ..part
+        };
+        SenderSampleFigures::from_part(figures.evidence, Some(quarter))
+            .idle_share()
+            .is_some_and(|idle| idle.get() >= MIN_IDLE_SHARE_OF_QUARTER)
+    })
 }
 
 /// Returns the sending program as the limit: it had nothing to send, or was asked for a rate and

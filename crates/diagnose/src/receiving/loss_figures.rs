@@ -3,14 +3,14 @@
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
 use fullpipe_record::{LossVerdict, Sample};
-use fullpipe_units::{Ratio, Span};
+use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::arrivals::{ReceiverSampleFigures, counter_growth};
+use crate::arrivals::{ReceiverSampleFigures, counter_growth, growth_in_flow};
 use crate::loss_episodes::LossEpisodes;
 use crate::thresholds::{
     DRIFT_OF_STEADY_DEVICE, EXPLAINED_BY_LOSS_FACTOR, FASTER_FACTOR_AFTER_STARTUP, KEPT_BY_CUBIC,
-    KEPT_BY_RENO, MAX_DRIFT_OF_DEVICE, MIN_DRIFT_OF_CHANCE, MIN_EPISODES, MIN_RECOVERIES,
-    MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE, ROUNDS_OF_STARTUP, WHOLE_LINK_SHARE,
+    KEPT_BY_RENO, MAX_DRIFT_OF_DEVICE, MIN_DRIFT_OF_CHANCE, MIN_EPISODES, MIN_NEEDLESS_SHARE,
+    MIN_RECOVERIES, MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE, ROUNDS_OF_STARTUP, WHOLE_LINK_SHARE,
 };
 
 impl<'a> ReceiverSampleFigures<'a> {
@@ -145,6 +145,19 @@ impl<'a> ReceiverSampleFigures<'a> {
         let expected = of_one.scale_by(self.flows.len() as f64);
         let much = self.share_of_losses()? >= MUCH_OUT_OF_ORDER;
         Some(much || expected <= self.rate.scale_by(EXPLAINED_BY_LOSS_FACTOR))
+    }
+
+    /// Returns true if segments came again that had come already, as from a sender that takes late
+    /// ones for lost; `None` where the counters do not show it.
+    pub(crate) fn segments_came_twice(&self) -> Option<bool> {
+        let segments = counter_growth(&self.whole, |tcp| tcp.data_segs_in)?;
+        let bytes = self
+            .whole
+            .iter()
+            .filter_map(|flow| growth_in_flow(flow, |tcp| tcp.bytes_received.map(ByteCount::get)));
+        let needed = bytes.sum::<u64>().div_ceil(self.mss()?.get());
+        let again = segments.saturating_sub(needed) as f64;
+        Some(again >= self.loss_rounds() as f64 * MIN_NEEDLESS_SHARE)
     }
 
     /// Cause of the losses, where they show it, from the connection that had most of them.

@@ -1,8 +1,8 @@
 //! Limits of the path, and of a congestion window that follows it, as the receiving end sees them.
 
 use fullpipe_record::{
-    CapacityVerdict, CongestionWindowVerdict, LossVerdict, PacingVerdict, SenderApplicationVerdict,
-    TransferProgress,
+    CapacityVerdict, CongestionWindowVerdict, LossVerdict, PacingVerdict, SendBufferVerdict,
+    SenderApplicationVerdict, TransferProgress,
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
@@ -71,7 +71,13 @@ pub(super) fn growing_window(arrivals: &ReceiverSampleFigures) -> Option<LimitFi
         Some(_) => CongestionWindowVerdict::EarlyExit,
         None => CongestionWindowVerdict::RampUp,
     };
-    found.then(|| LimitFinding::new(cause, Ratio::ONE))
+    let found = found.then(|| LimitFinding::new(cause, Ratio::ONE))?;
+    // The kernel makes a send buffer larger while the window grows.
+    Some(if cause == CongestionWindowVerdict::EarlyExit {
+        found.add_alternative(SendBufferVerdict::TcpWmemMax)
+    } else {
+        found
+    })
 }
 
 /// Finds a sender that waits for its retransmission timer most of the time: a load that always has
@@ -116,7 +122,10 @@ pub(super) fn out_of_order(arrivals: &ReceiverSampleFigures) -> Option<LimitFind
             LimitFinding::new(LossVerdict::ShallowQueue, Ratio::ONE).one_of_several()
         }
         // As much is out of order where packets overtake each other and none is lost.
-        Some(LossVerdict::Random) if arrivals.share_of_losses() >= Some(MUCH_OUT_OF_ORDER) => {
+        Some(LossVerdict::Random)
+            if arrivals.share_of_losses() >= Some(MUCH_OUT_OF_ORDER)
+                && arrivals.segments_came_twice() != Some(false) =>
+        {
             LimitFinding::new(LossVerdict::Random, Ratio::ONE)
                 .add_alternative(CongestionWindowVerdict::Reordering)
         }

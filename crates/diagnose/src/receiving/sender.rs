@@ -13,8 +13,9 @@ use crate::thresholds::{
     ABOVE_ROUND_TRIP, ACKNOWLEDGED_PAIRS, BELOW_ROUND_TRIP, BELOW_TWO_ROUND_TRIPS,
     CLEARLY_REPEATED_COURSE, CLOCK_TICK, EVEN_SHARE, EVEN_TIME, LONG_SILENCE, LONGER_ROUND_TRIP,
     LONGEST_PERIOD, MAX_TRAIN_SEGMENTS, MIN_IDLE_SHARE, MIN_LONG_SILENCES,
-    MIN_RETRANSMISSION_TIMEOUT, OWN_COURSE, REPEATED_COURSE, REPEATED_TIMES, SAME_TRAINS,
-    SHORTEST_PERIOD, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
+    MIN_RETRANSMISSION_TIMEOUT, NEARLY_SAME_TRAINS, NO_ROUND_TRIPS, OWN_COURSE, REPEATED_COURSE,
+    REPEATED_TIMES, SAME_TRAINS, SHORTEST_PERIOD, SILENCE_ROUND_TRIPS, SILENT_ROUND_TRIP,
+    TICK_TOLERANCE,
 };
 
 /// Finds a sender that is often silent for longer than a round trip, though not for as long as a
@@ -83,14 +84,28 @@ pub(super) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
             full_buffer(arrivals).add_alternative(PacingVerdict::Qdisc)
         }
         () if !is_even && arrivals.is_away_beyond_windows(&course) => idle,
+        () if !is_even && is_silent_for_round_trips(arrivals, &course) => {
+            full_buffer(arrivals).add_alternative(SenderApplicationVerdict::Idle)
+        }
         () if !is_even && left <= most_left => full_buffer(arrivals),
         () if !is_even && has_own_times && left <= OWN_COURSE => {
             full_buffer(arrivals).add_alternative(SenderApplicationVerdict::Idle)
         }
         () if !is_even && has_own_times => idle,
+        () if is_own && left >= NO_ROUND_TRIPS => {
+            rate_of_the_sender(arrivals).add_alternative(SendBufferVerdict::TcpWmemMax)
+        }
         () if is_own => full_buffer(arrivals),
         () => idle.add_alternative(SendBufferVerdict::TcpWmemMax),
     })
+}
+
+/// Returns true if what comes in a round trip comes so fast that the rest of it is silent, as with a
+/// buffer of a few segments, or with writes that are far between.
+fn is_silent_for_round_trips(arrivals: &ReceiverSampleFigures, course: &ArrivalCourse) -> bool {
+    arrivals
+        .round_trip_of_the_path()
+        .is_some_and(|rtt| course.usual_silence >= rtt.scale_by(SILENT_ROUND_TRIP))
 }
 
 /// Returns the send buffer as the limit. The window of another program fills as a buffer does.
@@ -119,14 +134,16 @@ fn rate_of_the_sender(arrivals: &ReceiverSampleFigures) -> LimitFinding {
         return pace.add_alternative(SenderApplicationVerdict::RateLimited);
     };
     // One for each train, or for every second segment and the end of a train.
-    let is_train = (2..=MAX_TRAIN_SEGMENTS).any(|train| {
+    let differs = (2..=MAX_TRAIN_SEGMENTS).flat_map(|train| {
         let of_train = acknowledged * f64::from(train);
-        [1, train.div_ceil(2)]
-            .into_iter()
-            .any(|count| (of_train - f64::from(count)).abs() <= SAME_TRAINS)
+        [1, train.div_ceil(2)].map(|count| (of_train - f64::from(count)).abs())
     });
+    let differs = differs.fold(f64::INFINITY, f64::min);
     match acknowledged {
-        _ if is_train => pace,
+        _ if differs <= SAME_TRAINS => pace,
+        _ if differs <= NEARLY_SAME_TRAINS => {
+            pace.add_alternative(SenderApplicationVerdict::RateLimited)
+        }
         share if share > ACKNOWLEDGED_PAIRS => program,
         _ => pace.add_alternative(SenderApplicationVerdict::RateLimited),
     }

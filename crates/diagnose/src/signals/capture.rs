@@ -9,7 +9,7 @@ use crate::thresholds::{
     CLOCKED_BURSTS, FALLEN_WINDOW_SHARE, MAX_FREE_SHARE, MIN_FREE_SHARE, MIN_LEVEL,
     MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS, MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_LOW_WINDOW,
     MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_USE_OF_SWINGING_WINDOW, MIN_WAIT,
-    MIN_WINDOW_SWINGS,
+    MIN_WINDOW_SWINGS, SAME_IN_FLIGHT,
 };
 
 /// A transfer as a capture shows it.
@@ -53,6 +53,13 @@ impl CaptureView<'_> {
         };
         let of_most = self.capture.quiet.and_then(|quiet| quiet.of_most);
         of_most.is_some_and(|share| share.get() < least)
+    }
+
+    /// Returns true if more was in flight before, though nothing was lost, than a pace or a buffer
+    /// of the same portions allows: a program may have caught up with its rate.
+    pub(crate) fn was_a_little_fuller(&self) -> bool {
+        let of_most = self.capture.quiet.and_then(|quiet| quiet.of_most);
+        !self.ever_lost_on_path() && of_most.is_some_and(|share| share.get() < SAME_IN_FLIGHT)
     }
 
     /// Returns true if the queue of the path is hardly ever empty.

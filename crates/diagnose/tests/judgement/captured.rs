@@ -1014,7 +1014,11 @@ fn from_the_receiver_a_full_link_may_be_a_shaper_at_the_sender() {
     let waits = |_: f64| moment(20.0, 70.0);
     assert_eq!(
         candidates(&verdict(waits, at(At::Receiver))),
-        ["capacity/link", "pacing/qdisc", "loss/policer"]
+        [
+            "capacity/link",
+            "pacing/qdisc",
+            "sender-application/rate-limited"
+        ]
     );
     for point in [At::Receiver, At::Sender] {
         assert_eq!(
@@ -1176,7 +1180,11 @@ fn data_that_comes_evenly_over_a_path_with_room_is_not_held_back_by_it() {
         .for_each(|sample| sample.tcp.rtt = None);
     assert_eq!(
         candidates(&diagnose(&evidence)),
-        ["capacity/link", "pacing/qdisc", "loss/policer"]
+        [
+            "capacity/link",
+            "pacing/qdisc",
+            "sender-application/rate-limited"
+        ]
     );
     let stated = Evidence {
         bandwidth: Some(BitRate::from_mbps(100)),
@@ -1510,8 +1518,8 @@ fn a_rate_that_stands_still_long_after_a_loss_is_a_pace() {
     );
     let which = [
         "congestion-window/recovering",
+        "loss/policer",
         "capacity/host-queue",
-        "pacing/congestion-control",
     ];
     assert_eq!(candidates(&afar), which);
 }
@@ -1567,7 +1575,8 @@ fn as_much_in_flight_that_follows_no_acknowledgements_waits_for_a_device_or_a_bu
         [
             "send-buffer/tcp-wmem-max",
             "pacing/qdisc",
-            "capacity/host-queue"
+            "capacity/host-queue",
+            "sender-application/idle"
         ]
     );
     assert!(

@@ -4,8 +4,8 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::builder::{self, Moment, moment};
 use crate::builder::{
-    MIB, Writes, asked, at_a_rate, capacity, idle, receive_window, samples, sawtooth, send_buffer,
-    slow_reader, stated, trickle, without,
+    MIB, Writes, asked, at_a_rate, capacity, evidence, idle, receive_window, samples, sawtooth,
+    send_buffer, slow_reader, stated, trickle, without,
 };
 
 fn assert_verdict(evidence: &Evidence, kind: Limit, cause: Cause, at: At) -> Verdict {
@@ -773,4 +773,41 @@ fn acknowledgements_that_wait_for_unread_data_show_a_slow_reader_before_the_wind
     };
     assert_eq!(diagnose(&with_unread(120_000)).cause, Cause::SlowReader);
     assert_ne!(diagnose(&with_unread(10_000)).cause, Cause::SlowReader);
+}
+
+/// What `ss` shows once of a watched upload over 100 Mbit/s and 20 ms, whose round trips are three
+/// times as long now.
+fn one_look(window: f64, in_flight: f64, mbps: f64) -> Verdict {
+    let look = samples(10.0, 1, |_| Moment {
+        window,
+        in_flight,
+        cwnd: in_flight,
+        ..moment(mbps, 60.0)
+    });
+    let mut evidence = stated(evidence("cubic", 20, look), 100);
+    let last = evidence.sender_samples.len() - 1;
+    evidence.sender_samples.drain(..last);
+    evidence.receiver = None;
+    evidence.is_watched = true;
+    evidence.steady = None;
+    diagnose(&evidence)
+}
+
+#[test]
+fn one_look_at_a_small_window_that_leaves_the_pipe_empty_shows_a_slow_reader() {
+    let slow = one_look(30e3, 20e3, 2.7);
+    assert_eq!(slow.cause, Cause::SlowReader, "{slow:#?}");
+    let full = one_look(4e6, 700e3, 94.0);
+    assert_eq!(full.kind, Limit::Capacity, "{full:#?}");
+}
+
+#[test]
+fn a_program_all_of_whose_data_arrives_again_and_again_is_the_limit_whatever_its_bursts_meet() {
+    let runs_dry = |busy: f64| {
+        without(lossy(&IRREGULAR), |sample| {
+            sample.tcp.busy = Some(sample.at.scale_by(busy));
+        })
+    };
+    assert_eq!(diagnose(&runs_dry(1.0)).kind, Limit::Loss);
+    assert_eq!(diagnose(&runs_dry(0.8)).kind, Limit::SenderApplication);
 }
