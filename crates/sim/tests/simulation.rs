@@ -107,13 +107,13 @@ fn buffers_of_one_end_bind_that_end() {
         p.request.stated = Some(Box::new(StatedLoad {
             sndbuf: size,
             ..StatedLoad::default()
-        }))
+        }));
     });
     let at_receiver = with(base(), |p| {
         p.request.stated = Some(Box::new(StatedLoad {
             rcvbuf: size,
             ..StatedLoad::default()
-        }))
+        }));
     });
     for (plan, limit) in [
         (at_sender, Limit::SendBuffer),

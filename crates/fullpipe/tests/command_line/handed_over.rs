@@ -409,3 +409,30 @@ fn commands_of_the_page_on_inputs_work() {
             .all(|line| is_command(line) || line.chars().count() <= 80)
     );
 }
+
+/// Every question of the table is answered as it is written.
+#[test]
+fn rows_of_the_page_on_inputs_are_answered() {
+    let commands = PAGE
+        .lines()
+        .filter_map(|line| line.strip_prefix("| "))
+        .filter_map(|row| {
+            row.split('`')
+                .rev()
+                .find(|cell| cell.starts_with("fullpipe "))
+        })
+        .filter_map(|cell| cell.strip_prefix("fullpipe "))
+        .filter(|command| command.starts_with("calc") || command.starts_with("simulate"));
+    let mut answered = 0;
+    for command in commands {
+        let mut shell = std::process::Command::new("sh");
+        let line = format!("exec \"$0\" {command}");
+        let output = run(
+            shell.args(["-c", &line, env!("CARGO_BIN_EXE_fullpipe")]),
+            TIMEOUT,
+        );
+        assert!(output.status.success(), "{command}: {output:?}");
+        answered += 1;
+    }
+    assert!(answered >= 18, "{answered}");
+}
