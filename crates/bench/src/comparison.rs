@@ -31,6 +31,10 @@ pub(crate) enum Quantity {
     BusySecondsPerGigabyte,
     /// From the start of the process to the first byte of data.
     MillisecondsToData,
+    /// Packets of a capture that are read, a second.
+    PacketsPerSecond,
+    /// The most memory in bytes that a process has resident.
+    PeakMemory,
 }
 
 /// The values of one contestant.

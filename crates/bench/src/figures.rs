@@ -155,7 +155,7 @@ mod tests {
             succeeded: true,
             stdout: stdout.to_owned(),
             stderr: String::new(),
-            cpu: Duration::ZERO,
+            ..Ended::default()
         }
     }
 

@@ -145,6 +145,6 @@ pub(crate) fn finish(
         succeeded: output.code == 0,
         stdout,
         stderr: output.stderr,
-        cpu: Duration::ZERO,
+        ..Ended::default()
     })
 }

@@ -1,7 +1,8 @@
 //! Load engines that are installed here, side by side: alternating in one run, medians, and ratios
-//! with their 95 % interval. That prints, and gates nothing. `diagnosis` and `independent` hold the
-//! verdicts against planted limits, and `corpus` against the packets of captures; the exit code of
-//! the first says whether enough are right, that of the last whether anything is wrong.
+//! with their 95 % interval. That prints, and gates nothing; so does `trace`, of programs that read
+//! captures. `diagnosis` and `independent` hold the verdicts against planted limits, and `corpus`
+//! against the packets of captures; the exit code of the first says whether enough are right, that
+//! of the last whether anything is wrong.
 
 mod case;
 mod comparison;
@@ -20,6 +21,7 @@ mod program;
 mod report;
 mod start;
 mod throughput;
+mod trace;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -39,6 +41,7 @@ use crate::independent::{Drawing, Peer};
 use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
+use crate::trace::CaptureReading;
 
 const AFTER_HELP: &str = "\
 Each program runs in turn, in reverse order every other round. A ratio is that
@@ -98,8 +101,11 @@ enum Other {
     /// Hold the program against limits drawn from a seed, over paths made by the kernel, with other
     /// programs
     Independent(Drawing),
-    /// Hold verdicts on a folder of captures against the packets themselves
+    /// Hold verdicts on a folder of captures against the packets themselves, and counts against
+    /// tshark and tcptrace
     Corpus(CorpusCheck),
+    /// Compare how fast captures are read: fullpipe, tcptrace and tshark, in turn
+    Trace(CaptureReading),
     /// Send or receive as a program does that nobody tuned
     #[command(hide = true)]
     Peer(Peer),
@@ -124,6 +130,7 @@ fn main() -> ExitCode {
             cases.judging.run(cases, &program, stop)
         }
         Some(Other::Corpus(check)) => check.run(stop),
+        Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };

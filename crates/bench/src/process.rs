@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_sys::end_with_this_thread;
-use fullpipe_units::without_control_characters;
+use fullpipe_sys::{end_with_this_thread, wait_with_usage};
+use fullpipe_units::{ByteCount, without_control_characters};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -69,26 +69,39 @@ pub(crate) enum Port {
 /// A running program.
 #[derive(Debug)]
 pub(crate) struct Process {
-    child: Child,
+    id: u32,
+    /// None once it has ended and was reaped.
+    child: Option<Child>,
     /// Its output, in files that have no name.
     output: [File; 2],
 }
 
 /// A program that has ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Ended {
     pub(crate) succeeded: bool,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// User and system time together.
+    /// User and system time together, with that of the programs that it waited for.
     pub(crate) cpu: Duration,
+    /// The most memory that it had resident.
+    pub(crate) peak: ByteCount,
 }
 
 impl Process {
     /// Starts `command`, with nothing to read and its output collected.
     pub(crate) fn start(command: &mut Command) -> Result<Self, RunError> {
+        Self::start_with_output(command, [tempfile::tempfile()?, tempfile::tempfile()?])
+    }
+
+    /// Starts `command`, with nothing to read and only its standard error collected.
+    pub(crate) fn start_unheard(command: &mut Command) -> Result<Self, RunError> {
+        let nowhere = File::options().write(true).open("/dev/null")?;
+        Self::start_with_output(command, [nowhere, tempfile::tempfile()?])
+    }
+
+    fn start_with_output(command: &mut Command, output: [File; 2]) -> Result<Self, RunError> {
         end_with_this_thread(command);
-        let output = [tempfile::tempfile()?, tempfile::tempfile()?];
         command
             .stdin(Stdio::null())
             .stdout(output[0].try_clone()?)
@@ -97,12 +110,16 @@ impl Process {
         let child = command
             .spawn()
             .map_err(|error| RunError::Failed(format!("cannot start {name}: {error}")))?;
-        Ok(Self { child, output })
+        Ok(Self {
+            id: child.id(),
+            child: Some(child),
+            output,
+        })
     }
 
     /// Processor time that it has used so far.
     pub(crate) fn cpu(&self) -> Duration {
-        cpu_time(self.child.id())
+        cpu_time(self.id)
     }
 
     /// Returns what it has written to standard output so far.
@@ -117,22 +134,22 @@ impl Process {
         stop: &AtomicBool,
     ) -> Result<Ended, RunError> {
         self.wait(timeout, stop)?;
-        // Only until it is reaped does the kernel report what it used.
-        let cpu = self.cpu();
-        let status = self.child.wait()?;
+        let child = self.child.take().ok_or(RunError::Interrupted)?;
+        let (status, usage) = wait_with_usage(child)?;
         let [stdout, stderr] = self.output.each_ref().map(read_text);
         Ok(Ended {
             succeeded: status.success(),
             stdout,
             stderr,
-            cpu,
+            cpu: usage.cpu.total_time().into(),
+            peak: usage.peak,
         })
     }
 
     fn wait(&self, timeout: Duration, stop: &AtomicBool) -> Result<(), RunError> {
         let deadline = Instant::now() + timeout;
-        let pid = Pid::from_child(&self.child);
-        let ended = pidfd_open(pid, PidfdFlags::empty())?;
+        let child = self.child.as_ref().ok_or(RunError::Interrupted)?;
+        let ended = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
         while poll(
             &mut [PollFd::new(&ended, PollFlags::IN)],
             Some(&INTERRUPT_POLL_INTERVAL),
@@ -155,7 +172,7 @@ impl Process {
         timeout: Duration,
         stop: &AtomicBool,
     ) -> Result<(), RunError> {
-        let pid = self.child.id();
+        let pid = self.id;
         self.wait_until("answer", timeout, stop, |_| has_port(pid, port))
     }
 
@@ -171,7 +188,9 @@ impl Process {
         let deadline = Instant::now() + timeout;
         while !done(self) {
             check_interrupt(stop)?;
-            if self.child.try_wait()?.is_some() {
+            if let Some(child) = &mut self.child
+                && child.try_wait()?.is_some()
+            {
                 return Err(RunError::Failed(last_words(
                     &read_text(&self.output[1]),
                     "ended by itself",
@@ -191,8 +210,10 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // One that has been reaped is not signalled again: std remembers.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

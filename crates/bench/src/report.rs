@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, ByteCount};
 use serde::Serialize;
 
 use crate::case::Case;
@@ -212,6 +212,8 @@ fn describe(quantity: Quantity) -> &'static str {
         Quantity::CpuSecondsPerGigabyte => "CPU time per GB, both programs",
         Quantity::BusySecondsPerGigabyte => "busy time per GB, whole machine",
         Quantity::MillisecondsToData => "until the first byte of data",
+        Quantity::PacketsPerSecond => "packets read",
+        Quantity::PeakMemory => "memory",
     }
 }
 
@@ -233,6 +235,8 @@ fn format_value(value: f64, quantity: Quantity) -> String {
             format!("{value:.3} s")
         }
         Quantity::MillisecondsToData => format!("{value:.1} ms"),
+        Quantity::PacketsPerSecond => format!("{:.3} M/s", value / 1e6),
+        Quantity::PeakMemory => ByteCount::new(value as u64).to_string(),
     }
 }
 

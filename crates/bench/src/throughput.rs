@@ -152,8 +152,8 @@ impl Run {
             Quantity::ShareLost => datagrams()?.share_lost(),
             Quantity::CpuSecondsPerGigabyte => self.cpu.as_secs_f64() / gigabytes,
             Quantity::BusySecondsPerGigabyte => self.busy.as_secs_f64() / gigabytes,
-            Quantity::MillisecondsToData => {
-                return Err(RunError::failed("when data began is measured elsewhere"));
+            Quantity::MillisecondsToData | Quantity::PacketsPerSecond | Quantity::PeakMemory => {
+                return Err(RunError::failed("it is no figure of a transfer's data"));
             }
         })
     }

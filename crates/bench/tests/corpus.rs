@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 
 fn corpus(folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fullpipe-bench"));
-    command.arg("corpus").arg(folder);
+    command.args(["corpus", "--verdicts-only"]).arg(folder);
     Running::start(&mut command).finish(TIMEOUT)
 }
 

@@ -13,7 +13,8 @@ use fullpipe_experiment::{Interrupt, KnownFacts, judge_files};
 use fullpipe_record::{CaptureReport, CapturedTransfer, Limit};
 use fullpipe_trace::{CaptureError, ExplainedTransfers};
 
-use super::contradictions::{FEW_PACKETS, find_contradictions};
+use super::contradictions::{Contradiction, FEW_PACKETS, find_contradictions};
+use super::other_readers::{OtherReader, find_differences};
 use super::witness::read_witnesses;
 use crate::comparison::quantile;
 use crate::judged::map_in_parallel;
@@ -27,6 +28,9 @@ pub(crate) struct CorpusCheck {
     /// Only files whose path contains this
     #[arg(long, default_value = "", value_name = "PATTERN")]
     only: String,
+    /// Ask neither tshark nor tcptrace, which take most of the time
+    #[arg(long)]
+    verdicts_only: bool,
 }
 
 /// What came of one file.
@@ -38,7 +42,7 @@ struct CheckedFile {
     is_capture: bool,
 }
 
-/// What is wrong with a verdict.
+/// What is wrong with a verdict or a count.
 #[derive(Debug, Clone)]
 struct Finding {
     kind: &'static str,
@@ -64,8 +68,9 @@ impl CorpusCheck {
                 return ExitCode::from(LACKING);
             }
         };
+        let readers = self.installed_readers(stop);
         let checked = map_in_parallel(&files, |_, file| {
-            (!stop.load(Ordering::Relaxed)).then(|| check_file(file, stop))
+            (!stop.load(Ordering::Relaxed)).then(|| check_file(file, &readers, stop))
         });
         let checked: Vec<CheckedFile> = checked.into_iter().flatten().collect();
         let findings: Vec<&Finding> = checked.iter().flat_map(|file| &file.findings).collect();
@@ -79,6 +84,23 @@ impl CorpusCheck {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,
         }
+    }
+
+    /// Returns the other readers that are there, and says which are not.
+    fn installed_readers(&self, stop: &AtomicBool) -> Vec<OtherReader> {
+        let mut readers = OtherReader::ALL.to_vec();
+        readers.retain(|reader| {
+            let is_installed = !self.verdicts_only && reader.is_installed(stop);
+            if !is_installed && !self.verdicts_only {
+                let name = reader.name();
+                say(
+                    true,
+                    &format!("{name} is not installed: nothing is compared with it\n"),
+                );
+            }
+            is_installed
+        });
+        readers
     }
 }
 
@@ -113,17 +135,32 @@ fn capture_files(folder: &Path, only: &str) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn check_file(path: &Path, stop: &AtomicBool) -> CheckedFile {
+fn check_file(path: &Path, readers: &[OtherReader], stop: &AtomicBool) -> CheckedFile {
     let judged = catch_unwind(AssertUnwindSafe(|| judge_every_transfer(path, stop)));
+    let reads: Vec<_> = readers
+        .iter()
+        .filter_map(|reader| Some((*reader, reader.read_capture(path, stop)?)))
+        .collect();
     let mut checked = CheckedFile::default();
-    let found = match judged {
+    let found: Vec<Contradiction> = match judged {
         Ok(Ok(report)) => {
             checked.is_capture = true;
             let transfers = report.transfers.iter();
             checked.confidences = transfers.map(|one| confidence_of(one, &report)).collect();
-            find_contradictions(&report, &read_witnesses(path).unwrap_or_default())
+            let witnesses = read_witnesses(path).unwrap_or_default();
+            let mut found = find_contradictions(&report, &witnesses);
+            found.extend(find_differences(&report, &witnesses, &reads));
+            found
         }
-        Ok(Err(_)) => Vec::new(),
+        Ok(Err(error)) => reads
+            .iter()
+            .filter(|(_, read)| !read.is_empty())
+            .map(|(reader, read)| {
+                let (name, count) = (reader.name(), read.len());
+                let why = format!("{name} reads {count} pairs of ends: {error}");
+                ("not-read", why)
+            })
+            .collect(),
         Err(_) => vec![("panic", "reading or judging panicked".to_owned())],
     };
     let file = path.display().to_string();

@@ -2,10 +2,12 @@
 //! each of its transfers is judged, and each verdict is held against what the packets show by
 //! themselves.
 //!
-//! [`witness`] reads the packets anew, and [`contradictions`] holds the verdicts against them.
+//! [`witness`] reads the packets anew, [`contradictions`] holds the verdicts against them, and
+//! [`other_readers`] asks tshark and tcptrace for their counts of the same files.
 
 mod command;
 mod contradictions;
+mod other_readers;
 mod witness;
 
 pub(crate) use command::CorpusCheck;

@@ -50,6 +50,9 @@ pub(crate) struct WitnessedSyn {
 pub(crate) struct WitnessedEnd {
     /// Packets with data, probes included.
     pub(crate) data_packets: u64,
+    /// Packets of one byte just below the end of what had been sent: keepalives, and probes of a
+    /// window.
+    pub(crate) probes: u64,
     /// Data in the largest packet.
     pub(crate) largest: u32,
     /// Data in the largest packet of which the other end acknowledged all.
@@ -164,6 +167,7 @@ impl WitnessedEnd {
         self.largest = self.largest.max(segment.payload);
         let next = self.next.unwrap_or(begin);
         if self.is_probe(segment) {
+            self.probes += 1;
             return;
         }
         self.first_position.get_or_insert(begin);
@@ -389,7 +393,7 @@ mod tests {
             .acknowledgement(10, 1100, 1000)
             .data(5000, 1099, 1);
         let sender = capture.sender();
-        assert!(!sender.shows_loss);
+        assert_eq!((sender.probes, sender.shows_loss), (1, false));
         assert_eq!(sender.largest_acknowledged, 1000);
         assert_eq!(sender.data_time(), Span::ZERO);
     }
