@@ -1,4 +1,6 @@
-use fullpipe_record::{Edit, HostSettings, Path, PathDirection, Request, Segmentation, TooBig};
+use fullpipe_record::{
+    Edit, HostSettings, Path, PathDirection, Ramp, Request, Segmentation, TooBig,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::framing;
@@ -32,6 +34,14 @@ pub(crate) struct ConnectionTerms<'a> {
 }
 
 impl<'a> ConnectionTerms<'a> {
+    /// Returns true if the load ends within this ramp.
+    pub(crate) fn ends_in_ramp(&self, ramp: &Ramp) -> bool {
+        match self.request.bytes {
+            Some(bytes) => bytes < ramp.bytes,
+            None => self.request.omit + self.request.duration < ramp.duration,
+        }
+    }
+
     pub(crate) fn new(
         path: &'a Path,
         sender: &'a HostSettings,

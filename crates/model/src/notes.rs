@@ -7,7 +7,6 @@ use crate::ceilings::{ConnectionCeilings, few_losses};
 use crate::connection::ConnectionTerms;
 use crate::kernel::{self, WindowShare};
 use crate::loss::{BBR_ABSORBS, CongestionControl, FORMULAS_HOLD_TO};
-use crate::predict::ends_in_ramp;
 use crate::systems::SYSTEMS;
 
 /// The sizes of packet with which learnt shares were measured.
@@ -265,7 +264,7 @@ fn acknowledgements_lost(connection: &ConnectionTerms) -> Option<String> {
 }
 
 fn too_short(connection: &ConnectionTerms, ramp: &Ramp) -> Option<String> {
-    ends_in_ramp(connection, ramp).then(|| {
+    connection.ends_in_ramp(ramp).then(|| {
         format!(
             "the transfer ends within its ramp of {} and {}: its mean is lower",
             ramp.duration, ramp.bytes

@@ -80,7 +80,7 @@ impl RateOutlook {
         Self {
             textbook: ceilings.least_rate(|ceiling| ceiling.textbook),
             kernel_model,
-            ends_in_ramp: ends_in_ramp(connection, &ramp_to(kernel_model, connection)),
+            ends_in_ramp: connection.ends_in_ramp(&ramp_to(kernel_model, connection)),
             low: ceilings.combined_rate(|ceiling| ceiling.low),
             high: ceilings.least_rate(|ceiling| ceiling.high),
             limit: ceilings.lowest_figures().kind,
@@ -101,15 +101,6 @@ pub fn evaluate_ceilings(
         &ConnectionCeilings::from_connection(&connection),
         &connection,
     )
-}
-
-/// Returns true if the load ends within this ramp.
-pub(crate) fn ends_in_ramp(connection: &ConnectionTerms, ramp: &Ramp) -> bool {
-    let request = connection.request;
-    match request.bytes {
-        Some(bytes) => bytes < ramp.bytes,
-        None => request.omit + request.duration < ramp.duration,
-    }
 }
 
 /// Slow start of every stream at once, each to its part of `rate`.

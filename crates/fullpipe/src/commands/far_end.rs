@@ -19,6 +19,7 @@ pub(crate) struct FarEndArguments {
     /// Program with its arguments that reaches the host
     #[arg(
         long,
+        short = 'e',
         value_name = "COMMAND",
         default_value = "ssh",
         value_parser = parse_words,
