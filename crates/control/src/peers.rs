@@ -17,9 +17,9 @@
 use std::io;
 use std::sync::Arc;
 
-use aws_lc_rs::rand;
 use aws_lc_rs::signature::Ed25519KeyPair;
 use fullpipe_iperf::SharedKey;
+use fullpipe_sys::random_bytes;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::CipherSuite;
@@ -90,7 +90,7 @@ impl AuthenticatedPeer {
             None => ControlConnection::Plain(stream),
         };
         let binding = control.exported(EXPORTER)?;
-        let ours = random_nonce()?;
+        let ours = random_bytes()?;
         control.send_bytes(&[&GREETING[..], &ours].concat()).await?;
         let nonces = [ours, receive_array(&mut control).await?];
         let proof: [u8; LENGTH] = receive_array(&mut control).await?;
@@ -136,7 +136,7 @@ impl AuthenticatedPeer {
         if receive_array(&mut control).await? != *GREETING {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let nonces = [receive_array(&mut control).await?, random_nonce()?];
+        let nonces = [receive_array(&mut control).await?, random_bytes()?];
         let proof = key.tag_parts(&proof_parts(LISTENER, &binding, &nonces));
         control.send_bytes(&[nonces[1], proof].concat()).await?;
         let proof: [u8; LENGTH] = receive_array(&mut control).await?;
@@ -204,12 +204,6 @@ fn no_key() -> io::Error {
         io::ErrorKind::PermissionDenied,
         "the other end does not have the same key",
     )
-}
-
-fn random_nonce() -> io::Result<[u8; LENGTH]> {
-    let mut bytes = [0; LENGTH];
-    rand::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(bytes)
 }
 
 impl PeerTls {

@@ -13,7 +13,7 @@ use fullpipe_control::{
 };
 use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
-use fullpipe_units::Span;
+use fullpipe_units::{Span, to_hexadecimal};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
@@ -22,7 +22,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::address::at_port;
 use crate::data_stream::DataStream;
-use crate::protocol::to_hexadecimal;
 use crate::threads::start_thread;
 
 /// Time for a connection, and for its handshake.

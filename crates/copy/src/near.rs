@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{configured_host, most_descriptors};
 use fullpipe_record::HostSettings;
+use fullpipe_sys::random_bytes;
 use fullpipe_units::{BitRate, Span};
 
 use self::meter::ProgressMeter;
@@ -29,7 +30,6 @@ use crate::connect::CopyCredentials;
 use crate::control::{FrameReader, MessageSender};
 use crate::joining::EarlyConnections;
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost};
-use crate::part::kernel_random;
 use crate::protocol::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
 use crate::pulse::SilenceWatch;
 use crate::receiver::ReceiveOptions;
@@ -334,7 +334,7 @@ impl NearCopy {
             "one copy names at most 65535 paths at the other end and 65535 patterns, each of at most 65535 bytes, and \
              all of at most 1 MiB",
         );
-        let secret = kernel_random().map_err(CopyError::from_io("cannot make a key"))?;
+        let secret = random_bytes().map_err(CopyError::from_io("cannot make a key"))?;
         Some(self.build_request(secret, own))
             .filter(CopyRequest::fits_frame)
             .ok_or(TOO_LONG)

@@ -409,16 +409,5 @@ fn create_files(
     Ok((data, is_locked, Some(journal)))
 }
 
-/// Returns random bytes of the kernel.
-pub(crate) fn kernel_random<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let count = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
-    if count == N {
-        Ok(bytes)
-    } else {
-        Err(io::ErrorKind::UnexpectedEof.into())
-    }
-}
-
 #[cfg(test)]
 mod tests;

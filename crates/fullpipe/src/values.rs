@@ -198,31 +198,6 @@ pub(crate) fn read_key_file(path: &str) -> Result<SharedKey, String> {
     read_protected(path, SharedKey::from_file_content)
 }
 
-/// A program with its arguments.
-#[derive(Debug, Clone)]
-pub(crate) struct CommandWords(pub(crate) Vec<String>);
-
-/// Reads words that spaces part, but not inside quotes.
-pub(crate) fn parse_words(text: &str) -> Result<CommandWords, String> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    for character in text.chars() {
-        match (quote, character) {
-            (None, '\'' | '"') => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (Some(open), _) if open == character => quote = None,
-            (None, ' ') => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(character),
-        }
-    }
-    words.extend(word);
-    if quote.is_some() || words.is_empty() {
-        return Err("write a program and its arguments; quotes come in pairs".to_owned());
-    }
-    Ok(CommandWords(words))
-}
-
 /// Reads the file of a server's certificate and its private key.
 pub(crate) fn tls_identity(path: &str) -> Result<TlsIdentity, String> {
     read_protected(path, TlsIdentity::from_pem)

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Change, HostChange, HostLeft, HostSettings, HostUndone};
+use fullpipe_sys::random_bytes;
 use fullpipe_units::{Span, is_one_line};
 use rustix::fs::{FlockOperation, flock};
 
@@ -564,9 +565,7 @@ fn whole_seconds(span: Span) -> u64 {
 
 /// A name for an apply that no other has.
 fn new_id() -> io::Result<String> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
+    Ok(format!("{:016x}", u64::from_ne_bytes(random_bytes()?)))
 }
 
 fn no_id(cause: io::Error) -> JournalError {

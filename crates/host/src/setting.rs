@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fullpipe_record::{Change, RESTORABLE_QDISCS};
 use fullpipe_sys as sys;
-use fullpipe_units::{ByteCount, SegCount, is_one_line};
+use fullpipe_units::{ByteCount, SegCount, is_one_line, to_hexadecimal};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
@@ -433,11 +433,7 @@ fn qdisc_text(root: Option<sys::RootQdisc>) -> String {
             };
             let counts = COUNTING_QDISCS.contains(&root.kind.as_str());
             let steady = if counts { &[] } else { root.options.as_slice() };
-            steady
-                .iter()
-                .fold(format!("{kind} {:x} ", root.handle), |text, byte| {
-                    text + &format!("{byte:02x}")
-                })
+            format!("{kind} {:x} {}", root.handle, to_hexadecimal(steady))
         }
         None => DEFAULT.to_owned(),
     }

@@ -20,6 +20,7 @@ mod message;
 mod namespace;
 mod packet;
 mod qdisc;
+mod random;
 mod route;
 mod routes;
 mod socket;
@@ -61,6 +62,7 @@ pub use namespace::{
 };
 pub use packet::{open_packet_socket, packet_drops};
 pub use qdisc::{RootQdisc, delete_root_qdisc, restore_root_qdisc, root_qdisc, set_root_qdisc};
+pub use random::random_bytes;
 pub use route::{create_veth, output_device};
 pub use routes::{NUMERIC_METRICS, UnicastRoute, list_routes, set_route_metric};
 pub use socket::{

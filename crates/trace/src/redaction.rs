@@ -4,9 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fullpipe_record::RedactedFile;
+use fullpipe_sys::random_bytes;
 use fullpipe_units::Time;
 use fullpipe_wire::{LinkType, redact_segment};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::clock::CaptureClock;
 use crate::pcap_writer::PcapWriter;
@@ -55,7 +55,7 @@ impl RedactedWriter {
         Ok(Self {
             path: path.to_owned(),
             file: PcapWriter::create(path, LinkType::ETHERNET, SNAP_LENGTH)?,
-            pseudonyms: RandomPseudonyms::new(random_key()?),
+            pseudonyms: RandomPseudonyms::new(random_bytes()?),
             frame: Vec::new(),
             clock: CaptureClock::default(),
             held: Vec::new(),
@@ -121,15 +121,5 @@ impl RedactedWriter {
             |held: RedactedPacket| self.file.write_packet(held.at, &held.frame, held.original);
         let written = self.held.drain(..count).try_for_each(&mut write);
         written.map_err(|source| CaptureError::of_written_file(&self.path, source))
-    }
-}
-
-fn random_key() -> io::Result<[u8; 32]> {
-    let mut key = [0; 32];
-    let length = getrandom(&mut key, GetRandomFlags::empty())?;
-    if length == key.len() {
-        Ok(key)
-    } else {
-        Err(io::ErrorKind::UnexpectedEof.into())
     }
 }

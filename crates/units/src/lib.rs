@@ -38,7 +38,9 @@ pub use distance::Distance;
 pub use median::{Midpoint, median};
 pub use optional::OptionText;
 pub use parse::ParseError;
-pub use printable::{is_one_line, printable_bytes, printable_line, without_control_characters};
+pub use printable::{
+    is_one_line, printable_bytes, printable_line, to_hexadecimal, without_control_characters,
+};
 pub use rate::BitRate;
 pub use ratio::Ratio;
 pub use span::{Span, Time};

@@ -1,3 +1,5 @@
+use std::fmt::Write as _;
+
 /// Returns text of somebody else in one line that commands no terminal: control characters, and
 /// those that change the direction of text or begin a line, are escaped.
 pub fn printable_line(text: &str) -> String {
@@ -13,6 +15,17 @@ pub fn printable_bytes(bytes: &[u8]) -> String {
         text.extend(part.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
     }
     text
+}
+
+/// Returns bytes as hexadecimal digits, as `b3sum` prints them.
+pub fn to_hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(
+        String::with_capacity(2 * bytes.len()),
+        |mut digits, byte| {
+            let _ = write!(digits, "{byte:02x}");
+            digits
+        },
+    )
 }
 
 fn escape_char(c: char) -> String {
@@ -49,6 +62,7 @@ mod tests {
     fn a_command_to_the_terminal_is_shown_and_letters_stay() {
         assert_eq!(printable_line("\u{1b}[2Jssh\n"), "\\u{1b}[2Jssh\\n");
         assert_eq!(printable_line("Zürich 5 µs"), "Zürich 5 µs");
+        assert_eq!(to_hexadecimal(&[0, 0x1f, 0xff]), "001fff");
     }
 
     #[test]

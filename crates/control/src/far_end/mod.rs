@@ -10,7 +10,6 @@ pub use self::configured::configured_host;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -53,33 +52,21 @@ pub struct SshHost {
     pub port: Option<u16>,
 }
 
-impl FromStr for SshHost {
-    type Err = String;
-
-    /// Reads what stands behind `ssh://`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bracket = text.find(']').unwrap_or(0);
-        let (login, port) = match text[bracket..].find(':') {
-            Some(colon) => (&text[..bracket + colon], Some(&text[bracket + colon + 1..])),
-            None => (text, None),
+impl SshHost {
+    /// Returns `host`, with `user` in front and `port` of sshd where they are named.
+    ///
+    /// # Errors
+    /// Fails if ssh would take a name for an option, or for more than a name.
+    pub fn new(user: Option<&str>, host: &str, port: Option<u16>) -> Result<Self, String> {
+        let is_name = |name: &str| {
+            !name.is_empty()
+                && !name.starts_with('-')
+                && !name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/')
         };
-        let port = port
-            .map(|port| {
-                port.parse()
-                    .map_err(|_| format!("{port:?} is no port of ssh"))
-            })
-            .transpose()?;
-        let login = login.replace(['[', ']'], "");
-        let host = login.rsplit_once('@').map_or(&*login, |(_, host)| host);
-        // ssh would take them for options.
-        if host.is_empty() || login.starts_with('-') || host.starts_with('-') {
-            return Err("no host is named behind ssh://".to_owned());
+        if !is_name(host) || user.is_some_and(|user| !is_name(user)) {
+            return Err("no host of ssh is named".to_owned());
         }
-        if login
-            .contains(|letter: char| letter.is_whitespace() || letter.is_control() || letter == '/')
-        {
-            return Err(format!("{login:?} is no host of ssh"));
-        }
+        let login = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
         Ok(Self { login, port })
     }
 }
@@ -249,20 +236,17 @@ impl FarProgram {
         Err(self.nonsense("a login that prints without an end"))
     }
 
-    /// Sends the program, which the other host asks for.
+    /// Sends the program, which the other host asks for. Whether all of it came shows in its next
+    /// line: a host without room takes no more.
     fn send_program(&mut self, program: &ProgramFile) -> Result<(), FarEndError> {
-        let failed = |cause| FarEndError::Program {
-            file: PathBuf::from("the program"),
-            cause,
-        };
-        let compressed = program.compress().map_err(failed)?;
+        let compressed = program.compress();
         self.write(format!("{}\n", compressed.len()).as_bytes())?;
         let Some(to) = &mut self.to else {
-            return Err(self.end_error("while fullpipe was sent"));
+            return Ok(());
         };
         let (written, child) = (AtomicU64::new(0), &mut self.child);
         // What ends a host that takes nothing more: a pipe has no deadline of its own.
-        let whole = thread::scope(|threads| {
+        thread::scope(|threads| {
             let sent = threads.spawn(|| write_all_counted(to, &compressed, &written));
             let (mut before, mut since) = (0, Instant::now());
             while !sent.is_finished() {
@@ -274,13 +258,7 @@ impl FarProgram {
                     let _ = child.kill();
                 }
             }
-            sent.join().is_ok_and(|sent| sent.is_ok())
         });
-        // A host without room ends its input early, and says so in its next line.
-        let is_silent = !whole && matches!(self.child.try_wait(), Ok(Some(_)));
-        if is_silent {
-            return Err(self.end_error("while fullpipe was sent"));
-        }
         Ok(())
     }
 

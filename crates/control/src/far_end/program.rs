@@ -1,13 +1,13 @@
 //! The file that is brought to a host without fullpipe.
 
-use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::read::GzEncoder;
+use fullpipe_units::to_hexadecimal;
 
 use super::FarEndError;
 
@@ -49,23 +49,15 @@ impl ProgramFile {
             file: file.to_owned(),
             cause,
         })?;
-        let mut hexadecimal = String::new();
-        for byte in digest(&SHA256, &content).as_ref() {
-            let _ = write!(hexadecimal, "{byte:02x}");
-        }
-        Ok(Self {
-            content,
-            digest: hexadecimal,
-        })
+        let digest = to_hexadecimal(digest(&SHA256, &content).as_ref());
+        Ok(Self { content, digest })
     }
 
     /// Returns the program as gzip (RFC 1952).
-    ///
-    /// # Errors
-    /// Never, as it is written to memory.
-    pub(super) fn compress(&self) -> io::Result<Vec<u8>> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(&self.content)?;
-        encoder.finish()
+    pub(super) fn compress(&self) -> Vec<u8> {
+        let mut compressed = Vec::new();
+        // Memory can be read; the digest would show what is missing.
+        let _ = GzEncoder::new(&*self.content, Compression::fast()).read_to_end(&mut compressed);
+        compressed
     }
 }

@@ -14,7 +14,7 @@ fn local(shell: &str, environment: &str, folder: &Path) -> FarEndOptions {
 }
 
 fn host() -> SshHost {
-    "me@h".parse().unwrap()
+    SshHost::new(Some("me"), "h", None).unwrap()
 }
 
 /// A folder with a program for this machine that says what it was asked.
@@ -37,32 +37,6 @@ fn start_echo(options: &FarEndOptions) -> Result<[String; 3], FarEndError> {
     far.write(b"hello\n")?;
     let mut line = || far.next_line(ANSWER_DEADLINE, "in a test");
     Ok([line()?, line()?, line()?])
-}
-
-#[test]
-fn a_host_is_read_as_ssh_names_it() {
-    for (text, login, port) in [
-        ("h", "h", None),
-        ("me@h:2222", "me@h", Some(2222)),
-        ("[2001:db8::1]:22", "2001:db8::1", Some(22)),
-        ("me@[2001:db8::1]", "me@2001:db8::1", None),
-    ] {
-        let host: SshHost = text.parse().unwrap();
-        assert_eq!((&*host.login, host.port), (login, port), "{text}");
-    }
-    for text in [
-        "",
-        "me@",
-        "-oProxyCommand=x",
-        "me@-x",
-        "h:x",
-        "h:70000",
-        "a b",
-        "h/x",
-        "h\n",
-    ] {
-        assert!(text.parse::<SshHost>().is_err(), "{text:?}");
-    }
 }
 
 #[test]
@@ -162,4 +136,20 @@ fn hosts_that_cannot_run_it_are_told_apart_in_a_sentence() {
             .to_string()
             .contains("cannot be started")
     );
+}
+
+/// The reason once was lost where ssh ended before all of the program was written.
+#[test]
+fn a_host_without_room_says_so() {
+    let content = fullpipe_sys::random_bytes::<256>().unwrap().repeat(4000);
+    let text = fullpipe_units::to_hexadecimal(&content);
+    let programs = folder_with_program(&format!("#!/bin/sh\n# {text}\n"));
+    let home = tempfile::tempdir().unwrap();
+    let environment = format!("ulimit -f 8; export HOME={}", home.path().display());
+    let error = start_echo(&local("sh", &environment, programs.path())).unwrap_err();
+    assert!(error.to_string().contains("has no room"), "{error}");
+    let left: Vec<_> = std::fs::read_dir(home.path().join(".cache"))
+        .unwrap()
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fullpipe_record::{CopyLimit, CopyReport, CopyTransport};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span, to_hexadecimal};
 
 use super::NearCopy;
-use crate::protocol::to_hexadecimal;
 use crate::session::BothFigures;
 use crate::summary::{Figures, is_limited};
 

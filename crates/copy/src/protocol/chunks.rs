@@ -20,18 +20,6 @@ pub static ZEROS: [u8; CHUNK] = [0; CHUNK];
 /// A BLAKE3 digest, or the chaining value of a chunk.
 pub type Digest = [u8; 32];
 
-/// Returns bytes as hexadecimal digits, as `b3sum` prints them.
-pub fn to_hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(
-        String::with_capacity(2 * bytes.len()),
-        |mut digits, byte| {
-            let _ = write!(digits, "{byte:02x}");
-            digits
-        },
-    )
-}
-
 /// A row of chunks of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileChunks {

@@ -26,7 +26,7 @@ mod pattern;
 pub use attributes::{AttributeError, AttributeKind, ExtendedAttributes};
 pub use chunks::{
     BLOCK, CHUNK, ChunkBlocks, Digest, FileChunks, VerifiedChunks, ZEROS, block_count, block_hash,
-    block_length, chunk_hash, to_hexadecimal,
+    block_length, chunk_hash,
 };
 pub use entry::{EntryKind, FileIdentity, ModificationTime, TreeEntry};
 pub use journal::{JournalFormat, RecoveredChunks};

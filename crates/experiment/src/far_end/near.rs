@@ -9,7 +9,8 @@ use std::time::Duration;
 use fullpipe_control::{FarEndError, FarEndOptions, FarProgram, SshHost, configured_host};
 use fullpipe_iperf::SharedKey;
 use fullpipe_record::Change;
-use rustix::rand::{GetRandomFlags, getrandom};
+use fullpipe_sys::random_bytes;
+use fullpipe_units::{printable_line, to_hexadecimal};
 use thiserror::Error;
 
 use super::{FAR_WORDS, FarAnswer, FarRequest, PULSE};
@@ -79,7 +80,7 @@ impl FarEnd {
         port: u16,
     ) -> Result<Self, FarEndFailure> {
         let mut program = FarProgram::start(host, options, &FAR_WORDS.map(str::to_owned))?;
-        let text = random_key().map_err(FarEndFailure::Key)?;
+        let text = to_hexadecimal(&random_bytes::<32>().map_err(FarEndFailure::Key)?);
         let key = SharedKey::from_file_content(text.as_bytes())
             .map_err(|error| FarEndFailure::Key(io::Error::other(error)))?;
         let login = host.login.clone();
@@ -159,13 +160,6 @@ impl FarEnd {
     }
 }
 
-/// Returns a key of 32 random bytes in hexadecimal.
-fn random_key() -> io::Result<String> {
-    let mut bytes = [0; 32];
-    getrandom(&mut bytes, GetRandomFlags::empty())?;
-    Ok(bytes.map(|byte| format!("{byte:02x}")).concat())
-}
-
 fn lock(program: &Mutex<FarProgram>) -> MutexGuard<'_, FarProgram> {
     program.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -187,7 +181,7 @@ fn ask(
     match serde_json::from_str(&line) {
         Ok(FarAnswer::Failed(why)) => Err(FarEndFailure::Refused {
             host: login.to_owned(),
-            why: fullpipe_units::printable_line(&why),
+            why: printable_line(&why),
         }),
         Ok(answer) => Ok(answer),
         Err(_) => Err(program.nonsense(&line).into()),

@@ -12,8 +12,9 @@ use fullpipe_iperf::SharedKey;
 use fullpipe_record::CopyReport;
 use fullpipe_record::event::CopyNote;
 
+use super::far_end::SshArguments;
 use super::prelude::*;
-use crate::values::{CommandWords, parse_words, read_key_file};
+use crate::values::read_key_file;
 
 /// Copy files and trees to or from a host, verified and resumable.
 ///
@@ -33,19 +34,8 @@ pub(crate) struct CopyArguments {
     /// Do what the near end asks, over standard input and output
     #[arg(long, hide = true, exclusive = true)]
     far: bool,
-    /// Program with its arguments that reaches the other host
-    #[arg(
-        long,
-        short = 'e',
-        value_name = "COMMAND",
-        default_value = "ssh",
-        value_parser = parse_words,
-        help_heading = "Far end"
-    )]
-    ssh: CommandWords,
-    /// Configuration of ssh in place of the user's
-    #[arg(long, value_name = "FILE", help_heading = "Far end")]
-    ssh_config: Option<String>,
+    #[command(flatten)]
+    ssh: SshArguments,
     /// fullpipe at the other host
     #[arg(
         long,
@@ -206,14 +196,6 @@ fn above_zero(rate: BitRate) -> Result<BitRate, String> {
 }
 
 impl CopyArguments {
-    fn ssh_words(&self) -> Vec<String> {
-        let config = self
-            .ssh_config
-            .iter()
-            .flat_map(|file| ["-F".to_owned(), file.clone()]);
-        self.ssh.0.iter().cloned().chain(config).collect()
-    }
-
     fn sources_and_destination(&self) -> Result<(Vec<CopyPath>, CopyPath)> {
         let mut places = self
             .paths
@@ -233,7 +215,7 @@ impl CopyArguments {
         Ok(CopyOptions {
             sources,
             destination,
-            ssh: self.ssh_words(),
+            ssh: self.ssh.words(),
             far_path: self.far_path.clone(),
             dry_run: self.dry_run,
             delete: self.delete,
@@ -349,20 +331,6 @@ impl CopyDisplay<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_is_parted_at_its_spaces() {
-        let read = |text| parse_words(text).map(|words| words.0);
-        assert_eq!(
-            read("ssh -p 2222"),
-            Ok(vec!["ssh".to_owned(), "-p".to_owned(), "2222".to_owned()])
-        );
-        assert_eq!(
-            read("ssh  -F '/a b/c' \"\"").unwrap(),
-            ["ssh", "-F", "/a b/c", ""]
-        );
-        assert!(read("").is_err() && read("ssh 'x").is_err());
-    }
 
     #[test]
     fn a_rate_has_a_unit_or_is_rsyncs() {

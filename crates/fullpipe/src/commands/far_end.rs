@@ -6,26 +6,74 @@ use std::str::FromStr;
 use fullpipe_control::{FarEndOptions, FarProgram, SshHost};
 use fullpipe_experiment::FarEnd;
 
+use super::load::ServerAddress;
 use super::prelude::*;
-use crate::values::{CommandWords, parse_words};
 
 /// Opening of a host that ssh reaches.
 pub(crate) const SCHEME: &str = "ssh://";
 
-/// How a host behind `ssh://` is reached, and what is left there.
+/// The ssh by which another host is reached.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Hosts by ssh (ssh://)")]
-pub(crate) struct FarEndArguments {
-    /// Program with its arguments that reaches the host
+#[command(next_help_heading = "Far end")]
+pub(crate) struct SshArguments {
+    /// Program with its arguments that reaches the other host
     #[arg(
         long,
         short = 'e',
         value_name = "COMMAND",
         default_value = "ssh",
-        value_parser = parse_words,
-        hide_short_help = true
+        value_parser = parse_words
     )]
     ssh: CommandWords,
+    /// Configuration of ssh in place of the user's
+    #[arg(long, value_name = "FILE")]
+    ssh_config: Option<String>,
+}
+
+/// A program with its arguments.
+#[derive(Debug, Clone)]
+struct CommandWords(Vec<String>);
+
+/// Reads words that spaces part, but not inside quotes.
+fn parse_words(text: &str) -> Result<CommandWords, String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    for character in text.chars() {
+        match (quote, character) {
+            (None, '\'' | '"') => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            (Some(open), _) if open == character => quote = None,
+            (None, ' ') => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    if quote.is_some() || words.is_empty() {
+        return Err("write a program and its arguments; quotes come in pairs".to_owned());
+    }
+    Ok(CommandWords(words))
+}
+
+impl SshArguments {
+    /// Returns the command line of ssh, without the host.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let config = self.ssh_config.iter();
+        let config = config.flat_map(|file| ["-F".to_owned(), file.clone()]);
+        self.ssh.0.iter().cloned().chain(config).collect()
+    }
+}
+
+/// How a host behind `ssh://` is reached, and what is left there.
+#[derive(Debug, Args)]
+#[command(
+    next_help_heading = "Far end",
+    mut_arg("ssh", |flag| flag.hide_short_help(true)),
+    mut_arg("ssh_config", |flag| flag.hide_short_help(true))
+)]
+pub(crate) struct FarEndArguments {
+    #[command(flatten)]
+    ssh: SshArguments,
     /// Folder with fullpipe for other processors
     ///
     /// Its files are fullpipe-x86_64, fullpipe-aarch64 and so on, by the name that `uname -m` has.
@@ -42,7 +90,7 @@ pub(crate) struct FarEndArguments {
 impl FarEndArguments {
     fn options(&self) -> FarEndOptions {
         FarEndOptions {
-            ssh: self.ssh.0.clone(),
+            ssh: self.ssh.words(),
             binaries: self.binaries.clone(),
             leaves_nothing: self.leave_nothing,
         }
@@ -78,16 +126,17 @@ impl FarEndArguments {
 
 /// Returns the words of a command line without the host and the flags of the way there.
 fn words_for_there(words: impl Iterator<Item = String>) -> Vec<String> {
+    const WITH_VALUE: [&str; 4] = ["--ssh", "--ssh-config", "--binaries", "-e"];
     let mut there = Vec::new();
     let mut is_value = false;
     for word in words {
-        let is_flag = ["--ssh", "--binaries"].contains(&&*word);
+        let is_flag = WITH_VALUE.contains(&&*word);
+        let flag = word.split('=').next().unwrap_or_default();
         let is_ours = is_value
-            || is_flag
+            || WITH_VALUE.contains(&flag)
+            || word.starts_with("-e")
             || word == "--leave-nothing"
-            || word.starts_with(SCHEME)
-            || word.starts_with("--ssh=")
-            || word.starts_with("--binaries=");
+            || word.starts_with(SCHEME);
         is_value = is_flag;
         if !is_ours {
             there.push(word);
@@ -104,10 +153,9 @@ impl FromStr for SshUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let host = text
-            .strip_prefix(SCHEME)
-            .ok_or("another host is written as ssh://HOST")?;
-        host.parse().map(Self)
+        let address: ServerAddress = text.parse()?;
+        let host = address.ssh.ok_or("another host is written as ssh://HOST")?;
+        Ok(Self(host))
     }
 }
 
@@ -116,9 +164,53 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_command_is_parted_at_its_spaces() {
+        let read = |text| parse_words(text).map(|words| words.0);
+        assert_eq!(
+            read("ssh -p 2222"),
+            Ok(vec!["ssh".to_owned(), "-p".to_owned(), "2222".to_owned()])
+        );
+        assert_eq!(
+            read("ssh  -F '/a b/c' \"\"").unwrap(),
+            ["ssh", "-F", "/a b/c", ""]
+        );
+        assert!(read("").is_err() && read("ssh 'x").is_err());
+    }
+
+    #[test]
+    fn a_host_is_read_as_ssh_names_it() {
+        for (text, login, port) in [
+            ("h", "h", None),
+            ("me@h:2222", "me@h", Some(2222)),
+            ("[2001:db8::1]:22", "2001:db8::1", Some(22)),
+            ("me@2001:db8::1", "me@2001:db8::1", None),
+        ] {
+            let SshUrl(host) = format!("{SCHEME}{text}").parse().unwrap();
+            assert_eq!((&*host.login, host.port), (login, port), "{text}");
+        }
+        for text in [
+            "",
+            "me@",
+            "-oProxyCommand=x",
+            "me@-x",
+            "-x@h",
+            "h:x",
+            "h:70000",
+            "a b",
+            "h/x",
+            "h\n",
+        ] {
+            assert!(
+                format!("{SCHEME}{text}").parse::<SshUrl>().is_err(),
+                "{text:?}"
+            );
+        }
+        assert!("h".parse::<SshUrl>().is_err());
+    }
+
+    #[test]
     fn a_command_goes_there_without_the_way_there() {
-        let words =
-            "host apply tcp_rmem=64MiB ssh://me@h --ssh x --binaries=y --json --leave-nothing";
+        let words = "host apply tcp_rmem=64MiB ssh://me@h --ssh x --binaries=y -e z -ew --ssh-config=v --json --leave-nothing";
         assert_eq!(
             words_for_there(words.split(' ').map(str::to_owned)),
             ["host", "apply", "tcp_rmem=64MiB", "--json"]

@@ -18,6 +18,7 @@ use fullpipe_record::{
     ConnectedTest, Direction, EndReport, HostSettings, Interval, Measurement, Placement, Request,
     SocketReadback, Transport,
 };
+use fullpipe_sys::random_bytes;
 use fullpipe_units::{ByteCount, Span, Time};
 use socket2::SockRef;
 use tokio::time::timeout;
@@ -134,11 +135,7 @@ fn test_parameters(
 }
 
 fn random_cookie() -> Result<TestCookie, ProbeError> {
-    let mut random = [0; 36];
-    let length = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| ProbeError::from_io("draw a random cookie")(errno.into()))?;
-    // The kernel returns up to 256 bytes in one call.
-    debug_assert_eq!(length, random.len());
+    let random = random_bytes().map_err(ProbeError::from_io("draw a random cookie"))?;
     Ok(TestCookie::from_random(random))
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crate::engine::LocalEndpoint;
 use fullpipe_iperf::TestCookie;
 use fullpipe_record::{Request, RttMethod, RttStats};
+use fullpipe_sys::random_bytes;
 use fullpipe_units::{BitRate, Span};
 
 use super::flow::{EchoAnswer, EchoFlow};
@@ -208,9 +209,7 @@ fn lock_shared(shared: &Mutex<ProberState>) -> MutexGuard<'_, ProberState> {
 /// # Errors
 /// Fails if `getrandom` does.
 pub(crate) fn random_u64() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(u64::from_ne_bytes(bytes))
+    Ok(u64::from_ne_bytes(random_bytes()?))
 }
 
 struct ProberWorker {

@@ -21,7 +21,6 @@ mod stream_listener;
 mod udp;
 
 use std::cell::{Cell, RefCell};
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,8 +32,8 @@ use fullpipe_control::{
     RefusedConnections, TlsIdentity, begins_pinned_tls, canonical_address,
 };
 use fullpipe_iperf::{
-    CallerKind, DEFAULT_PORT, ErrorNumber, ServerNonce, SharedKey, StateByte, TestCookie,
-    TestError, TestRefusal, Timeouts, data_connections,
+    CallerKind, DEFAULT_PORT, ErrorNumber, SharedKey, StateByte, TestCookie, TestError,
+    TestRefusal, Timeouts, data_connections,
 };
 use fullpipe_record::{Measurement, Request};
 use fullpipe_units::{ByteCount, Span};
@@ -685,14 +684,6 @@ fn end_event(client: SocketAddr, ended: Result<TestTotals, TestFailure>) -> Serv
             measurement,
         },
     }
-}
-
-/// Returns a new random nonce.
-fn random_nonce() -> io::Result<ServerNonce> {
-    let mut random = [0; ServerNonce::LENGTH];
-    // The kernel returns up to 256 bytes in one call.
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
-    Ok(ServerNonce::new(random))
 }
 
 /// A test that ended early.

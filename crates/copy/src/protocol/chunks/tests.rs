@@ -116,7 +116,6 @@ fn a_changed_bit_or_another_place_gives_another_hash() {
     let mut chunk = content(CHUNK);
     let hash = chunk_hash(size, 1, &chunk);
     assert_ne!(hash, chunk_hash(size, 2, &chunk));
-    assert_eq!(to_hexadecimal(&[0, 0x1f, 0xff]), "001fff");
     chunk[CHUNK / 2] ^= 1;
     assert_ne!(hash, chunk_hash(size, 1, &chunk));
 }

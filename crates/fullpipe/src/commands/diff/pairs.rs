@@ -6,6 +6,7 @@ use clap::Parser;
 use fullpipe_experiment::{PairedSide, forecast_pairs, run_pairs};
 use fullpipe_probe::{ProbeError, measure_transfer};
 use fullpipe_record::{DifferenceReport, PairForecast};
+use fullpipe_sys::random_bytes;
 use fullpipe_units::printable_line;
 
 use crate::arguments::parse_arguments;
@@ -156,8 +157,7 @@ fn consent_to(forecast: &PairForecast, destination: &Destination) -> Result {
 
 /// Returns a random seed for the order of the pairs.
 fn random_seed() -> Result<u64> {
-    let mut seed = [0; 8];
-    let filled = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
-    filled.map_err(|error| run_failure(format!("the kernel gave no random numbers: {error}")))?;
+    let seed = random_bytes()
+        .map_err(|error| run_failure(format!("the kernel gave no random numbers: {error}")))?;
     Ok(u64::from_ne_bytes(seed))
 }

@@ -11,7 +11,7 @@ pub(crate) struct ServerAddress {
     pub(super) name: String,
     pub(super) port: Option<u16>,
     /// The host as ssh has it, if its server is to be started over ssh.
-    pub(super) ssh: Option<SshHost>,
+    pub(crate) ssh: Option<SshHost>,
 }
 
 impl ServerAddress {
@@ -30,12 +30,16 @@ impl FromStr for ServerAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(host) = text.strip_prefix(SCHEME) {
-            let ssh: SshHost = host.parse()?;
+        if let Some(place) = text.strip_prefix(SCHEME) {
+            let (user, place) = match place.rsplit_once('@') {
+                Some((user, place)) => (Some(user), place),
+                None => (None, place),
+            };
+            let Self { name, port, .. } = place.parse()?;
             return Ok(Self {
-                name: ssh.login.clone(),
+                ssh: Some(SshHost::new(user, &name, port)?),
+                name,
                 port: None,
-                ssh: Some(ssh),
             });
         }
         let (name, port) = split_port(text)?;

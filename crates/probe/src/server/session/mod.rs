@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{ControlConnection, StalledBytes};
 use fullpipe_iperf::{
-    ErrorNumber, KeyCheck, ServerAction, ServerSession, TestCookie, TestParameters, TestRefusal,
-    TestResults, data_connections,
+    ErrorNumber, KeyCheck, ServerAction, ServerNonce, ServerSession, TestCookie, TestParameters,
+    TestRefusal, TestResults, data_connections,
 };
 use fullpipe_record::{HostSettings, Measurement, Request, SocketReadback, TcpInfo};
+use fullpipe_sys::random_bytes;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
@@ -29,7 +30,7 @@ use super::output::OutputBuffer;
 use super::registry::AcceptedStream;
 use super::stream_listener::ExpectedStreams;
 use super::udp::answer_hello;
-use super::{POLL_INTERVAL, TestFailure, TestServer, random_nonce};
+use super::{POLL_INTERVAL, TestFailure, TestServer};
 use crate::engine::{StorageFailure, StreamChannel};
 use crate::progress::{CountedTransfer, FinishedTransfer};
 
@@ -365,7 +366,7 @@ fn start_session(server: &TestServer, cookie: TestCookie) -> ServerSession {
     let Some(key) = server.key.clone() else {
         return session;
     };
-    match random_nonce() {
+    match random_bytes().map(ServerNonce::new) {
         Ok(nonce) => session.with_key(KeyCheck::new(key, cookie, nonce)),
         Err(error) => {
             let why = format!("cannot get random bytes: {error}");
