@@ -140,9 +140,8 @@ fn request_key(test: &Value) -> String {
     let start = &test["start"];
     let asked = &start["test_start"];
     let direction = match test_directions(test)[..] {
-        [Direction::Download] => "download",
-        [_] => "upload",
-        _ => "both ways",
+        [direction] => direction,
+        _ => Direction::Both,
     };
     let transport = asked.string_field("protocol").to_ascii_lowercase();
     let seconds = asked.number_field("duration").unwrap_or_default();
