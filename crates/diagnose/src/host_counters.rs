@@ -62,51 +62,61 @@ type CounterFinding = (String, LegalVerdict);
 
 fn receiving_findings(machine: &Machine) -> Vec<CounterFinding> {
     let stack = machine.network.unwrap_or_default();
-    let dropped = HostDrops::of_receiver(machine).map(|dropped| {
-        (
-            format!("dropped {}", drops_text(Some(dropped))),
-            LossVerdict::ReceiverHost.into(),
-        )
-    });
-    let pressed = (stack.memory_pressures > 0).then(|| {
-        let text = format!(
-            "ran low on memory of TCP {}",
-            count_noun(stack.memory_pressures, "time")
-        );
-        (text, ReceiveWindowVerdict::MemoryPressure.into())
-    });
+    let dropped = HostDrops::of_receiver(machine);
+    let pressed = stack.memory_pressures;
     let crowded = stack.pruned.saturating_add(stack.collapsed);
-    let crowded = (crowded > 0).then(|| {
-        let text = format!(
-            "had too little room in receive buffers {} (PruneCalled, TCPRcvCollapsed)",
-            count_noun(crowded, "time")
-        );
-        (text, ReceiverApplicationVerdict::SlowReader.into())
-    });
-    [dropped, pressed, crowded].into_iter().flatten().collect()
+    findings_above_zero([
+        (
+            dropped.map_or(0, |dropped| dropped.count),
+            format!("dropped {}", drops_text(dropped)),
+            LossVerdict::ReceiverHost.into(),
+        ),
+        (
+            pressed,
+            format!("ran low on memory of TCP {}", count_noun(pressed, "time")),
+            ReceiveWindowVerdict::MemoryPressure.into(),
+        ),
+        (
+            crowded,
+            format!(
+                "had too little room in receive buffers {} (PruneCalled, TCPRcvCollapsed)",
+                count_noun(crowded, "time")
+            ),
+            ReceiverApplicationVerdict::SlowReader.into(),
+        ),
+    ])
 }
 
 fn sending_findings(machine: &Machine) -> Vec<CounterFinding> {
+    let stack = machine.network.unwrap_or_default();
     let device = machine.device.clone().unwrap_or_default();
-    let dropped = Some(dropped_out(&device))
-        .filter(|count| *count > 0)
-        .map(|count| {
-            let text = format!("dropped {} on their way out", count_noun(count, "packet"));
-            (text, CapacityVerdict::HostQueue.into())
-        });
-    let beyond = (device.beyond_allowance > 0).then(|| {
-        let text = format!(
-            "had {} beyond the allowance of its type",
-            count_noun(device.beyond_allowance, "packet")
-        );
-        (text, CapacityVerdict::Allowance.into())
-    });
-    let again = machine.network.as_ref().and_then(retransmissions_text);
-    let again = again.map(|text| (text, LossVerdict::ShallowQueue.into()));
-    [dropped, beyond, again].into_iter().flatten().collect()
+    let dropped = dropped_out(&device);
+    let beyond = count_noun(device.beyond_allowance, "packet");
+    findings_above_zero([
+        (
+            dropped,
+            format!("dropped {} on their way out", count_noun(dropped, "packet")),
+            CapacityVerdict::HostQueue.into(),
+        ),
+        (
+            device.beyond_allowance,
+            format!("had {beyond} beyond the allowance of its type"),
+            CapacityVerdict::Allowance.into(),
+        ),
+        (
+            stack.retransmitted_segments,
+            retransmissions_text(&stack),
+            LossVerdict::ShallowQueue.into(),
+        ),
+    ])
 }
 
-fn retransmissions_text(stack: &NetworkStack) -> Option<String> {
+fn findings_above_zero(all: [(u64, String, LegalVerdict); 3]) -> Vec<CounterFinding> {
+    let above = all.into_iter().filter(|(count, ..)| *count > 0);
+    above.map(|(_, text, verdict)| (text, verdict)).collect()
+}
+
+fn retransmissions_text(stack: &NetworkStack) -> String {
     let again = stack.retransmitted_segments;
     let share = Ratio::from_quotient(again as f64, stack.sent_segments as f64);
     let share = match stack.sent_segments {
@@ -117,10 +127,8 @@ fn retransmissions_text(stack: &NetworkStack) -> Option<String> {
         0 => String::new(),
         count => format!(" and had {}", count_noun(count, "timeout")),
     };
-    (again > 0).then(|| {
-        format!(
-            "sent {} again{share}{timeouts}",
-            count_noun(again, "segment")
-        )
-    })
+    format!(
+        "sent {} again{share}{timeouts}",
+        count_noun(again, "segment")
+    )
 }

@@ -58,6 +58,16 @@ pub struct StoredFacts {
     pub duration: Option<Span>,
 }
 
+impl StoredFacts {
+    /// Returns the name of the limit, as `loss/policer`, or its kind where the cause is not known.
+    pub fn limit_name(&self) -> Option<String> {
+        let kind = self.limit.as_deref()?;
+        let cause = self.cause.as_ref();
+        let cause = cause.map_or_else(String::new, |cause| format!("/{cause}"));
+        Some(format!("{kind}{cause}"))
+    }
+}
+
 /// A document of the archive, without its body.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -165,7 +165,7 @@ impl FromStr for Policer {
             ));
         };
         Ok(Policer {
-            rate: positive_rate(rate)?,
+            rate: path_rate(rate)?,
             burst: parse_quantity(burst)?,
         })
     }
@@ -349,7 +349,11 @@ impl FromStr for PathStep {
     }
 }
 
-fn positive_rate(text: &str) -> Result<BitRate, String> {
+/// Reads the rate of a path: above zero.
+///
+/// # Errors
+/// Returns a sentence if it is none.
+pub fn path_rate(text: &str) -> Result<BitRate, String> {
     let rate = parse_quantity(text)?;
     require_valid(
         rate,

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::Sample;
+use crate::{Sample, Steady};
 
 /// Samples of different streams that lie closer together than this are one snapshot.
 pub const SNAPSHOT_SPREAD: Span = Span::from_millis(20);
@@ -95,14 +95,18 @@ impl TransferProgress {
         RATE_WINDOW.max(rtt)
     }
 
-    /// Returns the first snapshot at which so many bytes had passed; `None` if they never had.
-    pub fn time_of_bytes(&self, size: ByteCount) -> Option<Span> {
-        self.snapshot_times()
-            .into_iter()
-            .find(|at| self.bytes_at(*at) >= size)
+    /// Returns the part of the transfer between two times, of which the first ends its ramp.
+    pub fn steady_between(&self, ramp: Span, end: Span) -> Steady {
+        Steady {
+            ramp,
+            ramp_rate: self.mean_rate(Span::ZERO, ramp),
+            rate: self.mean_rate(ramp, end),
+            duration: end.saturating_sub(ramp),
+        }
     }
 
-    fn bytes_at(&self, at: Span) -> ByteCount {
+    /// Returns the bytes that had passed.
+    pub fn bytes_at(&self, at: Span) -> ByteCount {
         self.streams
             .iter()
             .map(|curve| interpolate_bytes(curve, at))
@@ -188,15 +192,6 @@ mod tests {
         assert_eq!(
             progress.snapshot_times(),
             [Span::from_millis(100), Span::from_millis(200)]
-        );
-        let reached = [3000, 3001, 5021].map(|bytes| progress.time_of_bytes(ByteCount::new(bytes)));
-        assert_eq!(
-            reached,
-            [
-                Some(Span::from_millis(100)),
-                Some(Span::from_millis(200)),
-                None
-            ]
         );
     }
 

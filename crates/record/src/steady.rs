@@ -76,13 +76,7 @@ fn split_ramp(progress: &TransferProgress, rtt: Option<Span>) -> Option<Steady> 
     if duration < MIN_STEADY.max(rtt * MIN_ROUND_TRIPS) {
         return None;
     }
-    let ramp = end - duration;
-    Some(Steady {
-        ramp,
-        ramp_rate: progress.mean_rate(Span::ZERO, ramp),
-        rate: progress.mean_rate(ramp, end),
-        duration,
-    })
+    Some(progress.steady_between(end - duration, end))
 }
 
 /// Returns the least round-trip time in `samples`, if any has one.

@@ -1,11 +1,11 @@
 use fullpipe_record::{
-    Buffer, Change, Encapsulation, Framing, IpVersion, Path, PathDirection, Request,
+    Buffer, Change, Encapsulation, Framing, IpVersion, Path, PathDirection, Request, path_rate,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::bound::positive_ratio;
 use crate::key::{parse_quantity, require_valid};
-use crate::path::{path_loss, path_rate};
+use crate::path::path_loss;
 use crate::scenario::read_words;
 use crate::section::{FileSection, FileSource};
 use crate::step::{congestion_control, read_duration, read_streams};

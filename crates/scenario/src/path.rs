@@ -3,7 +3,7 @@ use std::sync::LazyLock;
 
 use fullpipe_record::{
     Effects, Encapsulation, Framing, IMPAIRMENTS, IpVersion, LossPattern, Path, PathChange,
-    PathDirection, Segmentation,
+    PathDirection, Segmentation, path_rate,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, parse_quantity, require_valid};
 
@@ -414,18 +414,6 @@ impl TraceFile {
         }
         Ok(())
     }
-}
-
-/// Reads the rate of a path: above zero.
-pub(crate) fn path_rate(text: &str) -> Result<BitRate, String> {
-    let rate = parse_quantity(text)?;
-    require_valid(
-        rate,
-        rate > BitRate::ZERO,
-        text,
-        "the rate of a path",
-        "nothing would ever arrive",
-    )
 }
 
 /// Reads the loss of a path: below one.

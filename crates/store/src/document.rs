@@ -231,13 +231,8 @@ pub(crate) fn request_key(request: &Request) -> String {
     } else {
         "tcp"
     };
-    let direction = match request.direction {
-        Direction::Upload => "upload",
-        Direction::Download => "download",
-        Direction::Both => "both ways",
-    };
     let seconds = request.duration.as_secs_f64();
-    let mut words = load_words(transport, direction, request.streams, seconds);
+    let mut words = load_words(transport, request.direction, request.streams, seconds);
     if let (Ok(Value::Object(usual)), Ok(Value::Object(asked))) =
         (serde_json::to_value(usual), serde_json::to_value(request))
     {
@@ -250,14 +245,21 @@ pub(crate) fn request_key(request: &Request) -> String {
 }
 
 /// Returns the words with which every request begins.
-pub(crate) fn load_words(transport: &str, direction: &str, streams: u16, seconds: f64) -> String {
+pub(crate) fn load_words(
+    transport: &str,
+    direction: Direction,
+    streams: u16,
+    seconds: f64,
+) -> String {
     format!(
-        "{transport} {direction}, {}, {seconds} s",
+        "{transport} {}, {}, {seconds} s",
+        direction.name(),
         count_noun(streams, "stream")
     )
 }
 
-fn plain_text(value: &Value) -> String {
+/// Returns a value as text, without quotation marks.
+pub(crate) fn plain_text(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

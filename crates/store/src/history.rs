@@ -85,19 +85,9 @@ fn history_point(document: &StoredDocument, facts: &StoredFacts) -> Option<Histo
         rate: compared_rate(facts)?,
         rtt_idle: facts.rtt_idle,
         rtt_loaded: facts.rtt_loaded,
-        limit: limit_name(facts),
+        limit: facts.limit_name(),
         valid: facts.valid,
     })
-}
-
-fn limit_name(facts: &StoredFacts) -> Option<String> {
-    let kind = facts.limit.as_deref()?;
-    Some(
-        facts
-            .cause
-            .as_deref()
-            .map_or_else(|| kind.to_owned(), |cause| format!("{kind}/{cause}")),
-    )
 }
 
 fn history_series(

@@ -1,7 +1,6 @@
 //! The lines that programs print counters in.
 
 use fullpipe_host::parse_backlog_drops;
-use fullpipe_units::BitRate;
 
 use super::{CounterReader, CounterSource, ListedQdisc};
 
@@ -72,22 +71,23 @@ impl CounterReader {
         if self.read_nstat(line) || self.read_softnet(line) || self.read_driver_counter(line) {
             return true;
         }
+        if line.trim().is_empty() {
+            return false;
+        }
         let is_of_socket = line
             .split_whitespace()
             .any(|word| word.trim_end_matches(':').contains(':'));
         let is_indented = line.starts_with([' ', '\t']);
-        match self.section {
-            Some(CounterSource::Rings) if line.contains(':') && !is_of_socket => {
-                self.read_ring(line);
+        match self.section.filter(|_| !is_of_socket) {
+            Some(CounterSource::Rings) if line.contains(':') => self.read_ring(line),
+            Some(CounterSource::Netstat) if is_indented => self.read_netstat(line),
+            Some(CounterSource::Qdiscs) if is_indented => self.read_qdisc_counters(line),
+            _ => {
+                self.section = None;
+                return false;
             }
-            Some(CounterSource::Netstat) if is_indented && !is_of_socket => self.read_netstat(line),
-            Some(CounterSource::Qdiscs) if is_indented && !is_of_socket => {
-                self.read_qdisc_counters(line);
-            }
-            _ if line.trim().is_empty() => {}
-            _ => self.section = None,
         }
-        self.section.is_some() && !line.trim().is_empty()
+        true
     }
 
     /// Takes `TcpExtTCPRcvQDrop   3   0.0`.
@@ -97,11 +97,9 @@ impl CounterReader {
             return false;
         };
         let is_known = PROTOCOLS.iter().any(|protocol| name.starts_with(protocol));
-        match (count.parse(), rate.parse::<f64>()) {
-            (Ok(count), Ok(_)) if is_known => self.add_count(CounterSource::Nstat, name, count),
-            _ => return false,
-        }
-        true
+        let count = count.parse().ok();
+        let count = count.filter(|_| is_known && rate.parse::<f64>().is_ok());
+        self.add_count(CounterSource::Nstat, name, count)
     }
 
     /// Takes the line of one processor.
@@ -112,17 +110,16 @@ impl CounterReader {
         if words.len() < SOFTNET_WORDS || !words.iter().all(is_number) {
             return false;
         }
+        let goes_on = self.section.replace(CounterSource::Softnet) == Some(CounterSource::Softnet);
         let readings = self.sources.get(&CounterSource::Softnet);
-        let is_first = self.section != Some(CounterSource::Softnet);
         let place = readings
-            .filter(|all| !is_first && all.file == self.file)
+            .filter(|all| goes_on && all.file == self.file)
             .map_or(0, |all| all.last.len());
         let place = words
             .get(SOFTNET_PROCESSOR)
             .map_or_else(|| format!("{place:08x}"), |word| (*word).to_owned());
-        self.section = Some(CounterSource::Softnet);
-        self.add_count(CounterSource::Softnet, &place, parse_backlog_drops(line));
-        true
+        let dropped = parse_backlog_drops(line);
+        self.add_count(CounterSource::Softnet, &place, Some(dropped))
     }
 
     /// Takes `     rx_missed_errors: 12`; without its heading only where the name is such a one, as
@@ -135,13 +132,11 @@ impl CounterReader {
         let is_name = name.starts_with(['r', 't']) && name.contains('_');
         let is_one_word = !name.contains(char::is_whitespace);
         let is_counter = self.section == Some(CounterSource::Driver) || (is_name && is_one_word);
-        match count.trim().parse() {
-            Ok(count) if is_counter && count_is_apart(line) => {
-                self.add_count(CounterSource::Driver, name, count);
-            }
-            _ => return false,
-        }
-        true
+        // No space stands there in words of `ss`.
+        let is_apart = count.starts_with([' ', '\t']);
+        let count = count.trim().parse().ok();
+        let count = count.filter(|_| is_counter && is_apart);
+        self.add_count(CounterSource::Driver, name, count)
     }
 
     /// Takes `RX:   512`, which stands once among the maximums and once among what is set.
@@ -166,13 +161,10 @@ impl CounterReader {
             .map(|word| if word == count { "#" } else { word })
             .collect();
         let text = with_sign.join(" ");
-        let known = NETSTAT_TEXTS
-            .iter()
-            .find(|(known, _)| *known == text)
-            .map(|(_, name)| *name);
-        if let (Some(name), Ok(count)) = (known.or_else(|| text.strip_suffix(": #")), count.parse())
-        {
-            self.add_count(CounterSource::Netstat, name, count);
+        let known = NETSTAT_TEXTS.iter().find(|(known, _)| *known == text);
+        let name = known.map(|(_, name)| *name);
+        if let Some(name) = name.or_else(|| text.strip_suffix(": #")) {
+            self.add_count(CounterSource::Netstat, name, count.parse().ok());
         }
     }
 
@@ -183,19 +175,14 @@ impl CounterReader {
             let place = words.iter().position(|word| *word == key)?;
             words.get(place + 1).copied()
         };
-        let device = after("dev").unwrap_or_default();
-        let name = format!(
-            "{device} {} {} {}",
-            words[1],
-            words[2],
-            after("parent").unwrap_or("root")
-        );
+        let (kind, device) = (words[1], after("dev").unwrap_or_default());
+        let parent = after("parent").unwrap_or("root");
         let rate = ["rate", "bandwidth", "maxrate"].into_iter().find_map(after);
         let listed = ListedQdisc {
             device: device.to_owned(),
-            kind: words[1].to_owned(),
-            rate: rate.and_then(|rate| rate.parse::<BitRate>().ok()),
-            name,
+            kind: kind.to_owned(),
+            name: format!("{device} {kind} {} {parent}", words[2]),
+            rate: rate.and_then(|rate| rate.parse().ok()),
         };
         let known = self
             .qdiscs
@@ -216,21 +203,14 @@ impl CounterReader {
             .split_whitespace()
             .map(|word| word.trim_matches(['(', ')', ',']))
             .collect();
-        let counters = ["Sent", "dropped", "overlimits", "requeues"];
-        let is_counted = words.first() == Some(&"Sent");
-        for pair in words
-            .windows(2)
-            .filter(|pair| is_counted && counters.contains(&pair[0]))
-        {
-            if let Ok(count) = pair[1].parse() {
-                self.add_count(CounterSource::Qdiscs, &format!("{name} {}", pair[0]), count);
+        if words.first() != Some(&"Sent") {
+            return;
+        }
+        for pair in words.windows(2) {
+            if ["Sent", "dropped", "overlimits", "requeues"].contains(&pair[0]) {
+                let name = format!("{name} {}", pair[0]);
+                self.add_count(CounterSource::Qdiscs, &name, pair[1].parse().ok());
             }
         }
     }
-}
-
-/// Returns true if a space stands between a name and its count, as it does not in words of `ss`.
-fn count_is_apart(line: &str) -> bool {
-    line.rsplit_once(':')
-        .is_some_and(|(_, count)| count.starts_with([' ', '\t']))
 }

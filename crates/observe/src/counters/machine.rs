@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use fullpipe_host::counts_missing_buffers;
 use fullpipe_record::{At, DeviceReport, Machine, NetworkStack, QdiscReport};
-use fullpipe_units::ByteCount;
 
-use super::{CounterReader, CounterSource, ListedQdisc, Reading};
+use super::{CounterReader, CounterSource, ListedQdisc, Reading, count_of};
 
 /// Loopback, which no data of a transfer between hosts passes.
 const LOOPBACK: &str = "lo";
@@ -42,8 +41,8 @@ pub(super) fn end_of_data(counts: &BTreeMap<CounterSource, Reading>) -> Option<A
     ];
     let bytes = names.into_iter().find_map(|(source, names)| {
         let counts = kernel_counts(counts.get(&source)?);
-        Some(names.map(|name| counts.get(name).copied()))
-            .filter(|both| both.iter().any(Option::is_some))
+        let bytes = names.map(|name| counts.get(name).copied());
+        (bytes != [None; 2]).then_some(bytes)
     });
     match bytes?.map(Option::unwrap_or_default) {
         [came, left] if came > left.saturating_mul(CLEARLY_MORE) => Some(At::Receiver),
@@ -80,29 +79,21 @@ impl CounterReader {
         let empty = Reading::new();
         let of_source = |source| counts.get(&source).unwrap_or(&empty);
         let of_qdiscs = of_source(CounterSource::Qdiscs);
-        let sent = |qdisc: &ListedQdisc| {
-            of_qdiscs
-                .get(&format!("{} Sent", qdisc.name))
-                .copied()
-                .unwrap_or(0)
-        };
         let busiest = self
             .qdiscs
             .iter()
-            .max_by_key(|qdisc| (qdisc.device != LOOPBACK, sent(qdisc)));
+            .max_by_key(|qdisc| (qdisc.device != LOOPBACK, qdisc.count(of_qdiscs, "Sent")));
         let [now, most] = self.ring;
         if busiest.is_none() && now.is_none() && !counts.contains_key(&CounterSource::Driver) {
             return None;
         }
         let name = busiest.map(|qdisc| &qdisc.device).or(self.device.as_ref());
-        let own = self
-            .qdiscs
-            .iter()
-            .filter(|qdisc| Some(&qdisc.device) == name);
+        let qdiscs = self.qdiscs.iter();
+        let own = qdiscs.filter(|qdisc| Some(&qdisc.device) == name);
         let mut device = DeviceReport {
             name: name.cloned().unwrap_or_default(),
             receive_ring: now.zip(most).map(|(now, most)| [now, most]),
-            qdiscs: own.map(|qdisc| qdisc_report(qdisc, of_qdiscs)).collect(),
+            qdiscs: own.map(|qdisc| qdisc.report(of_qdiscs)).collect(),
             ..DeviceReport::default()
         };
         add_driver_counts(&mut device, of_source(CounterSource::Driver));
@@ -134,17 +125,13 @@ fn counted_stack(counts: &BTreeMap<CounterSource, Reading>) -> Option<NetworkSta
 fn add_driver_counts(device: &mut DeviceReport, reading: &Reading) {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for (name, count) in reading {
-        let of_queue = name.strip_prefix("rx_queue_");
-        let name = of_queue.map_or_else(
-            || name.clone(),
-            |rest| {
-                format!(
-                    "rx_queue{}",
-                    rest.trim_start_matches(|one: char| one.is_ascii_digit())
-                )
-            },
-        );
-        let total = counts.entry(name).or_default();
+        let of_queue = name.strip_prefix("rx_queue_").map(|rest| {
+            let counter = rest.trim_start_matches(|one: char| one.is_ascii_digit());
+            format!("rx_queue{counter}")
+        });
+        let total = counts
+            .entry(of_queue.unwrap_or_else(|| name.clone()))
+            .or_default();
         *total = total.saturating_add(*count);
     }
     for (name, count) in counts {
@@ -164,19 +151,19 @@ fn add_driver_counts(device: &mut DeviceReport, reading: &Reading) {
     }
 }
 
-fn qdisc_report(qdisc: &ListedQdisc, counts: &Reading) -> QdiscReport {
-    let count = |field: &str| {
-        counts
-            .get(&format!("{} {field}", qdisc.name))
-            .copied()
-            .unwrap_or(0)
-    };
-    QdiscReport {
-        kind: qdisc.kind.clone(),
-        rate: qdisc.rate,
-        dropped: count("dropped"),
-        overlimits: count("overlimits"),
-        requeues: count("requeues"),
-        backlog: ByteCount::ZERO,
+impl ListedQdisc {
+    fn count(&self, counts: &Reading, field: &str) -> u64 {
+        count_of(counts, &format!("{} {field}", self.name))
+    }
+
+    fn report(&self, counts: &Reading) -> QdiscReport {
+        QdiscReport {
+            kind: self.kind.clone(),
+            rate: self.rate,
+            dropped: self.count(counts, "dropped"),
+            overlimits: self.count(counts, "overlimits"),
+            requeues: self.count(counts, "requeues"),
+            ..QdiscReport::default()
+        }
     }
 }

@@ -46,6 +46,10 @@ impl CounterSource {
 /// Counts of one source at one time, by name.
 type Reading = BTreeMap<String, u64>;
 
+fn count_of(reading: &Reading, name: &str) -> u64 {
+    reading.get(name).copied().unwrap_or(0)
+}
+
 /// The first and the last reading of a source.
 #[derive(Debug, Default)]
 struct SourceReadings {
@@ -61,22 +65,15 @@ impl SourceReadings {
     /// Returns the growth of each counter between the first reading and the last, in whichever order
     /// they were handed over; `None` of a single one.
     fn growth(&self) -> Option<Reading> {
-        let [first, last] = [&self.first, &self.last];
-        let shared = first
+        let [mut before, mut after] = [&self.first, &self.last];
+        let growths = before
             .iter()
-            .filter_map(|(name, count)| Some((count, last.get(name)?)));
-        let is_reversed = shared
-            .map(|(first, last)| i128::from(*last) - i128::from(*first))
-            .sum::<i128>()
-            < 0;
-        let [before, after] = if is_reversed {
-            [last, first]
-        } else {
-            [first, last]
-        };
+            .filter_map(|(name, count)| Some(i128::from(*after.get(name)?) - i128::from(*count)));
+        if growths.sum::<i128>() < 0 {
+            (before, after) = (after, before);
+        }
         let more = |(name, count): (&String, &u64)| {
-            let earlier = before.get(name).copied().unwrap_or(0);
-            (name.clone(), count.saturating_sub(earlier))
+            (name.clone(), count.saturating_sub(count_of(before, name)))
         };
         (self.count > 1).then(|| after.iter().map(more).collect())
     }
@@ -126,28 +123,26 @@ impl HostCounters {
     /// Returns the figures of the machine during a transfer: without counts where none was read
     /// twice, since those are of all the time before.
     pub fn machine_of_transfer(&self) -> Machine {
-        let device = self.machine.device.clone().map(|device| {
-            let settings = |qdisc: &QdiscReport| QdiscReport {
-                kind: qdisc.kind.clone(),
-                rate: qdisc.rate,
-                ..QdiscReport::default()
-            };
-            DeviceReport {
-                qdiscs: device.qdiscs.iter().map(settings).collect(),
-                name: device.name,
-                receive_ring: device.receive_ring,
-                ..DeviceReport::default()
-            }
-        });
-        let settings = || Machine {
-            device,
-            ..Machine::default()
-        };
+        let mut machine = self.machine.clone();
         if self.are_of_transfer {
-            self.machine.clone()
-        } else {
-            settings()
+            return machine;
         }
+        machine.network = None;
+        machine.device = machine.device.map(|device| DeviceReport {
+            name: device.name,
+            receive_ring: device.receive_ring,
+            qdiscs: device.qdiscs.into_iter().map(without_counts).collect(),
+            ..DeviceReport::default()
+        });
+        machine
+    }
+}
+
+fn without_counts(qdisc: QdiscReport) -> QdiscReport {
+    QdiscReport {
+        kind: qdisc.kind,
+        rate: qdisc.rate,
+        ..QdiscReport::default()
     }
 }
 
@@ -163,7 +158,11 @@ impl CounterReader {
         self.read_heading(line) || self.read_counter(line)
     }
 
-    fn add_count(&mut self, source: CounterSource, name: &str, count: u64) {
+    /// Takes a count. Returns false of what is none.
+    fn add_count(&mut self, source: CounterSource, name: &str, count: Option<u64>) -> bool {
+        let Some(count) = count else {
+            return false;
+        };
         let readings = self.sources.entry(source).or_default();
         let is_next = readings.file != self.file || readings.last.contains_key(name);
         if readings.count == 0 || is_next {
@@ -175,6 +174,7 @@ impl CounterReader {
             readings.file = self.file;
         }
         readings.last.insert(name.to_owned(), count);
+        true
     }
 
     /// Returns what the counters show; `None` where there are none.
@@ -190,13 +190,17 @@ impl CounterReader {
             return None;
         }
         let are_of_transfer = sources.iter().any(|(_, count)| *count > 1);
+        let counted = |readings: &SourceReadings| {
+            if are_of_transfer {
+                readings.growth()
+            } else {
+                Some(readings.last.clone())
+            }
+        };
         let counts: BTreeMap<CounterSource, Reading> = self
             .sources
             .iter()
-            .filter_map(|(source, readings)| {
-                let since_start = (!are_of_transfer).then(|| readings.last.clone());
-                Some((*source, readings.growth().or(since_start)?))
-            })
+            .filter_map(|(source, readings)| Some((*source, counted(readings)?)))
             .collect();
         Some(HostCounters {
             end: machine::end_of_data(&counts),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use fullpipe_record::{Sample, TcpInfo};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::machines::MachineMeters;
 use crate::watch::{ObservedConnection, WatchedConnections};
@@ -230,8 +230,9 @@ fn listing_times(listings: &[OneListing]) -> (Vec<Span>, bool) {
 
 /// Returns the connection at its begin: all that the kernel counts was zero.
 fn first_sample(sample: &Sample) -> Sample {
-    let zero = |count: Option<SegCount>| count.map(|_| SegCount::ZERO);
-    let none = |count: Option<ByteCount>| count.map(|_| ByteCount::ZERO);
+    fn zero<T: Default>(count: Option<T>) -> Option<T> {
+        count.map(|_| T::default())
+    }
     let tcp = &sample.tcp;
     let tcp = TcpInfo {
         total_retrans: zero(tcp.total_retrans),
@@ -242,13 +243,13 @@ fn first_sample(sample: &Sample) -> Sample {
         dsack_dups: zero(tcp.dsack_dups),
         delivered: zero(tcp.delivered),
         out_of_order_in: zero(tcp.out_of_order_in),
-        bytes_acked: none(tcp.bytes_acked),
-        bytes_received: none(tcp.bytes_received),
-        bytes_sent: none(tcp.bytes_sent),
-        bytes_retrans: none(tcp.bytes_retrans),
-        busy: tcp.busy.map(|_| Span::ZERO),
-        rwnd_limited: tcp.rwnd_limited.map(|_| Span::ZERO),
-        sndbuf_limited: tcp.sndbuf_limited.map(|_| Span::ZERO),
+        bytes_acked: zero(tcp.bytes_acked),
+        bytes_received: zero(tcp.bytes_received),
+        bytes_sent: zero(tcp.bytes_sent),
+        bytes_retrans: zero(tcp.bytes_retrans),
+        busy: zero(tcp.busy),
+        rwnd_limited: zero(tcp.rwnd_limited),
+        sndbuf_limited: zero(tcp.sndbuf_limited),
         ..TcpInfo::default()
     };
     Sample {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::watched_transfers;
 use fullpipe_record::{Direction, Evidence, SocketMemory, Transfer};
-use fullpipe_units::Span;
+use fullpipe_units::{SegCount, Span};
 
 const SEND_BUFFER: &str = include_str!("recorded/sndbuf.txt");
 const PACED_PROGRAM: &str = include_str!("recorded/rate.txt");

@@ -85,16 +85,6 @@ fn result_summary(document: &StoredDocument) -> String {
     printable_line(&format!("{kind}{limit}{valid}"))
 }
 
-fn limit_label(facts: &StoredFacts) -> Option<String> {
-    let kind = facts.limit.as_deref()?;
-    Some(
-        facts
-            .cause
-            .as_deref()
-            .map_or_else(|| kind.to_owned(), |cause| format!("{kind}/{cause}")),
-    )
-}
-
 pub(crate) fn short_id(id: &str) -> &str {
     id.len()
         .checked_sub(SHOWN_ID)
@@ -152,7 +142,7 @@ fn stored_figures(facts: &StoredFacts) -> String {
     let lines = [
         ("rate", figure_text(facts.rate)),
         ("after the ramp", figure_text(facts.steady)),
-        ("limit", limit_label(facts)),
+        ("limit", facts.limit_name()),
         ("share of time", figure_text(facts.share)),
         ("RTT without load", figure_text(facts.rtt_idle)),
         ("RTT under load", figure_text(facts.rtt_loaded)),

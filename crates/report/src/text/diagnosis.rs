@@ -521,7 +521,7 @@ const fn limit_place(at: At) -> &'static str {
 }
 
 /// Returns the name of a value in JSON.
-fn json_name(of: impl Serialize) -> String {
+pub(super) fn json_name(of: impl Serialize) -> String {
     serde_json::to_value(of)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))

@@ -27,24 +27,17 @@ pub fn markdown_text(page: &str) -> String {
             continue;
         }
         text += &block.take().map_text(TextBlock::into_text);
-        match (item, content.trim_start_matches('#')) {
+        match content.trim_start_matches('#') {
             _ if content.is_empty() => text += "\n",
-            (Some(item), _) => {
-                block = Some(TextBlock {
-                    indent,
-                    is_item: true,
-                    text: item.to_owned(),
-                });
-            }
-            (None, title) if title.len() < content.len() => {
+            title if title.len() < content.len() => {
                 text += &format!("{}\n", bold_text(title.trim_start()));
             }
-            _ if indent >= 4 => text += &format!("{line}\n"),
+            _ if indent >= 4 && item.is_none() => text += &format!("{line}\n"),
             _ => {
                 block = Some(TextBlock {
                     indent,
-                    is_item: false,
-                    text: content.to_owned(),
+                    is_item: item.is_some(),
+                    text: item.unwrap_or(content).to_owned(),
                 });
             }
         }

@@ -6,6 +6,7 @@ use fullpipe_record::{
     SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
 };
 
+use super::diagnosis::json_name;
 use super::prelude::*;
 use crate::timeline::{device_traffic, timed_runs};
 
@@ -82,9 +83,6 @@ pub fn sweep_forecast(spent: SweepCost, forecast: &SweepForecast) -> String {
 pub fn sweep_run(number: u32, run: &SweepRun) -> String {
     let rate = or_dash(run.rate);
     let rtt = or_dash(run.loaded_rtt.map(round_trip));
-    let reason = serde_json::to_value(run.reason)
-        .ok()
-        .and_then(|reason| reason.as_str().map(str::to_owned));
     let broken = run
         .broken
         .first()
@@ -93,7 +91,7 @@ pub fn sweep_run(number: u32, run: &SweepRun) -> String {
     format!(
         "{:>4}  {setting:<14} {rate:>14}  RTT {rtt:>9}  {}{broken}",
         number + 1,
-        reason.unwrap_or_default()
+        json_name(run.reason)
     )
 }
 

@@ -129,7 +129,7 @@ pub(super) fn test_directions(test: &Value) -> Vec<Direction> {
     }
 }
 
-pub(super) fn stream_count(asked: &Value) -> Option<u16> {
+fn stream_count(asked: &Value) -> Option<u16> {
     asked
         .number_field("num_streams")
         .map(|streams| streams as u16)
@@ -140,9 +140,8 @@ fn request_key(test: &Value) -> String {
     let start = &test["start"];
     let asked = &start["test_start"];
     let direction = match test_directions(test)[..] {
-        [Direction::Download] => "download",
-        [_] => "upload",
-        _ => "both ways",
+        [direction] => direction,
+        _ => Direction::Both,
     };
     let transport = asked.string_field("protocol").to_ascii_lowercase();
     let seconds = asked.number_field("duration").unwrap_or_default();
@@ -195,7 +194,7 @@ fn direction_facts(test: &Value, direction: Direction) -> StoredFacts {
     // A server that receives does not know what was sent, and writes zero.
     let bytes = [sent, received]
         .into_iter()
-        .find_map(|sum| sum.bytes_field("bytes").filter(|bytes| bytes.get() > 0));
+        .find_map(|sum| sum.known_bytes_field("bytes"));
     StoredFacts {
         direction,
         rate: arrived,
@@ -206,9 +205,7 @@ fn direction_facts(test: &Value, direction: Direction) -> StoredFacts {
         cpu_receiver,
         valid: !has_error && arrived.is_some_and(|rate| rate.bps() > 0),
         streams: stream_count(&start["test_start"]),
-        buffer: start
-            .bytes_field("sock_bufsize")
-            .filter(|bytes| bytes.get() > 0),
+        buffer: start.known_bytes_field("sock_bufsize"),
         window: max_window(test, direction),
         congestion: Some(end.string_field("sender_tcp_congestion"))
             .filter(|name| !name.is_empty())
@@ -236,21 +233,19 @@ fn datagram_loss(test: &Value, received: &Value) -> Option<Ratio> {
 /// Returns the median over the streams of one direction of their mean round-trip time, which the
 /// kernel of the sender estimated, in µs.
 fn median_rtt(test: &Value, direction: Direction) -> Option<Span> {
-    let means = stream_senders(test, direction)
-        .filter_map(|sender| sender.number_field("mean_rtt"))
-        .filter(|rtt| *rtt > 0.0);
+    let means = stream_senders(test, direction);
     median(
         means
-            .map(|micros| Span::from_micros(micros as u64))
+            .filter_map(|sender| sender.known_micros_field("mean_rtt"))
             .collect(),
     )
 }
 
 /// Returns the largest window that a stream of one direction was allowed.
 fn max_window(test: &Value, direction: Direction) -> Option<ByteCount> {
-    let windows =
-        stream_senders(test, direction).filter_map(|sender| sender.bytes_field("max_snd_wnd"));
-    windows.max().filter(|window| window.get() > 0)
+    stream_senders(test, direction)
+        .filter_map(|sender| sender.known_bytes_field("max_snd_wnd"))
+        .max()
 }
 
 /// Returns the senders of the streams of one direction. Those of a test both ways that this host

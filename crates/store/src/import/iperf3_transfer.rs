@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use fullpipe_record::{
     Buffer, CpuSample, Direction, Evidence, Machine, Request, Sample, SocketReadback, Steady,
-    TcpInfo, Transfer, Writer, steady_of_receiver,
+    TcpInfo, Transfer, TransferProgress, Writer, steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, count_noun, printable_line};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::iperf3::{goes_both_ways, host_sends, is_event, is_set, never_began, test_directions};
+use super::iperf3::{
+    goes_both_ways, host_sends, is_event, is_set, is_start, never_began, test_directions,
+};
 use super::json::JsonFields;
 use super::{json_values, memory_for, text_in_utf_8};
 
@@ -18,9 +20,6 @@ const USUAL_MSS: ByteCount = ByteCount::new(1448);
 
 /// Least number of intervals of a test that is judged: one has the ramp.
 const MIN_INTERVALS: usize = 3;
-
-/// Time within which the intervals of all streams end.
-const MAX_SKEW: Span = Span::from_millis(10);
 
 /// Returns the transfers of the tests of iperf3 in a text (`-J` or `--json-stream`), each with the
 /// evidence of the end that wrote the result; of a test both ways, what that end sent. `None` if
@@ -47,7 +46,12 @@ fn whole_tests(text: &[u8]) -> Result<Option<Vec<Value>>, String> {
     for value in json_values(text, memory_for(text.len()), &[]) {
         let (mut value, _) = value?;
         if is_event(&value) {
-            add_event(&mut tests, value["data"].take(), value["event"].as_str());
+            if is_start(&value) {
+                tests.push(Value::Null);
+            }
+            if let Some(test) = tests.last_mut() {
+                add_event(test, &mut value);
+            }
         } else if value["start"].is_object() {
             // `--json-stream-full-output` prints the whole behind the events.
             let cookie = value["start"].string_field("cookie");
@@ -60,18 +64,14 @@ fn whole_tests(text: &[u8]) -> Result<Option<Vec<Value>>, String> {
     Ok(Some(tests).filter(|tests| !tests.is_empty()))
 }
 
-/// Adds an event to the last test, or begins one.
-fn add_event(tests: &mut Vec<Value>, data: Value, event: Option<&str>) {
-    if event == Some("start") {
-        tests.push(Value::Object(Map::new()));
-    }
-    let Some((Value::Object(test), event)) = tests.last_mut().zip(event) else {
-        return;
-    };
-    match (event, test.get_mut("intervals")) {
-        ("interval", Some(Value::Array(intervals))) => intervals.push(data),
-        ("interval", _) => drop(test.insert("intervals".to_owned(), Value::Array(vec![data]))),
-        _ => drop(test.insert(event.to_owned(), data)),
+fn add_event(test: &mut Value, event: &mut Value) {
+    let data = event["data"].take();
+    match event.string_field("event") {
+        "interval" => match test["intervals"].as_array_mut() {
+            Some(intervals) => intervals.push(data),
+            None => test["intervals"] = vec![data].into(),
+        },
+        name => test[name] = data,
     }
 }
 
@@ -88,12 +88,12 @@ fn test_transfer(test: &Value) -> Result<(Transfer, Evidence), String> {
     if !sends && server["intervals"].is_array() {
         return test_transfer(server);
     }
-    let samples = interval_samples(test, sends);
     if !asked.is_object() {
         return Err(never_began(test));
     }
-    let streams = stream_places(test, sends).len() as u16;
-    let intervals = samples.len() / usize::from(streams.max(1));
+    let places = stream_places(test, sends);
+    let samples = interval_samples(test, sends, &places);
+    let intervals = samples.len() / places.len().max(1);
     let last = samples.iter().map(|sample| sample.at).max();
     let Some(last) = last.filter(|_| intervals >= MIN_INTERVALS) else {
         let few = count_noun(intervals, "interval");
@@ -101,15 +101,15 @@ fn test_transfer(test: &Value) -> Result<(Transfer, Evidence), String> {
             "the test of iperf3 has {few}, too few to judge; run it for 10 s"
         ));
     };
-    let bytes = moved_bytes(&samples, last);
-    let evidence = test_evidence(test, sends, samples, last);
+    let bytes = TransferProgress::from_samples(&samples, last).bytes_at(last);
+    let evidence = test_evidence(test, sends, &places, samples, last);
     let [local, remote] = connection_ends(&start["connected"][0]);
     let transfer = Transfer {
         program: evidence.program.clone(),
         pid: None,
         local,
         remote,
-        streams,
+        streams: evidence.request.streams,
         direction: evidence.request.direction,
         bytes,
         watched: last,
@@ -137,12 +137,11 @@ fn connection_ends(connected: &Value) -> [String; 2] {
         let port = connected
             .number_field(&format!("{end}_port"))
             .unwrap_or_default();
-        let brackets = if host.contains(':') {
-            ["[", "]"]
+        printable_line(&if host.contains(':') {
+            format!("[{host}]:{port}")
         } else {
-            ["", ""]
-        };
-        printable_line(&format!("{}{host}{}:{port}", brackets[0], brackets[1]))
+            format!("{host}:{port}")
+        })
     })
 }
 
@@ -156,11 +155,12 @@ fn stream_intervals(test: &Value, sends: bool) -> impl Iterator<Item = &Value> {
     streams.filter(move |part| part["omitted"] != true && part["sender"] != !sends)
 }
 
-/// Returns the place of each stream by its socket.
-fn stream_places(test: &Value, sends: bool) -> BTreeMap<u64, u16> {
-    let sockets = stream_intervals(test, sends).filter_map(|part| part["socket"].as_u64());
-    let mut places = BTreeMap::new();
-    for socket in sockets {
+/// Numbers of the streams by their sockets.
+type StreamPlaces = BTreeMap<u64, u16>;
+
+fn stream_places(test: &Value, sends: bool) -> StreamPlaces {
+    let mut places = StreamPlaces::new();
+    for socket in stream_intervals(test, sends).filter_map(|part| part["socket"].as_u64()) {
         let next = places.len() as u16;
         places.entry(socket).or_insert(next);
     }
@@ -168,8 +168,7 @@ fn stream_places(test: &Value, sends: bool) -> BTreeMap<u64, u16> {
 }
 
 /// Returns a sample for the end of every interval of each stream.
-fn interval_samples(test: &Value, sends: bool) -> Vec<Sample> {
-    let places = stream_places(test, sends);
+fn interval_samples(test: &Value, sends: bool, places: &StreamPlaces) -> Vec<Sample> {
     let mss = segment_size(test);
     let has_unsent = keeps_buffer_filled(test);
     let mut counts: BTreeMap<u16, (ByteCount, SegCount)> = BTreeMap::new();
@@ -215,54 +214,44 @@ fn keeps_buffer_filled(test: &Value) -> bool {
 /// Returns the kernel's figures at the end of an interval. What was in flight is not stated: it is
 /// the product of rate and round-trip time (Little's law), but no more than the window.
 fn interval_figures(part: &Value, mss: ByteCount) -> TcpInfo {
-    let micros = |name| {
-        let time = part.number_field(name).filter(|time| *time > 0.0)?;
-        Some(Span::from_micros(time as u64))
-    };
-    let known_bytes = |name| {
-        part.bytes_field(name)
-            .filter(|bytes| *bytes > ByteCount::ZERO)
-    };
-    let window = known_bytes("snd_cwnd");
-    let rtt = micros("rtt");
-    let in_flight = rtt
-        .zip(part.rate_field("bits_per_second"))
-        .map(|(rtt, rate)| rate.bytes_in(rtt));
-    let in_flight = in_flight
-        .zip(window)
-        .map(|(in_flight, window)| in_flight.min(window));
+    let window = part.known_bytes_field("snd_cwnd");
+    let rtt = part.known_micros_field("rtt");
+    let rate = part.rate_field("bits_per_second");
+    let in_flight = window
+        .zip(rtt.zip(rate))
+        .map(|(window, (rtt, rate))| rate.bytes_in(rtt).min(window));
     let segments = |bytes: ByteCount| SegCount::new(bytes.get() / mss.get());
     TcpInfo {
         snd_mss: Some(mss),
         cwnd: window.map(segments),
         unacked: in_flight.map(segments),
         rtt,
-        rtt_variation: micros("rttvar"),
-        path_mtu: known_bytes("pmtu"),
-        snd_wnd: known_bytes("snd_wnd"),
+        rtt_variation: part.known_micros_field("rttvar"),
+        path_mtu: part.known_bytes_field("pmtu"),
+        snd_wnd: part.known_bytes_field("snd_wnd"),
         ..TcpInfo::default()
     }
 }
 
 fn segment_size(test: &Value) -> ByteCount {
-    let stated = ["tcp_mss", "tcp_mss_default"].map(|name| test["start"].bytes_field(name));
-    let stated = stated
+    ["tcp_mss", "tcp_mss_default"]
         .into_iter()
-        .flatten()
-        .find(|mss| *mss > ByteCount::ZERO);
-    stated.unwrap_or(USUAL_MSS)
+        .find_map(|name| test["start"].known_bytes_field(name))
+        .unwrap_or(USUAL_MSS)
 }
 
 /// Returns the evidence of the end that wrote the result, of samples up to `last`.
-fn test_evidence(test: &Value, sends: bool, samples: Vec<Sample>, last: Span) -> Evidence {
-    let sockets = socket_readbacks(test, sends);
-    let machine = |total: &str, user: &str| machine_of_end(test, [total, user], last);
-    let [here, there] = [
-        machine("host_total", "host_user"),
-        machine("remote_total", "remote_user"),
-    ];
+fn test_evidence(
+    test: &Value,
+    sends: bool,
+    places: &StreamPlaces,
+    samples: Vec<Sample>,
+    last: Span,
+) -> Evidence {
+    let sockets = socket_readbacks(test, sends, places);
+    let [here, there] = ["host", "remote"].map(|end| machine_of_end(test, end, last));
     let evidence = Evidence {
-        request: test_request(test, sends, last),
+        request: test_request(test, sends, places.len() as u16, last),
         program: Some("iperf3".to_owned()),
         is_watched: true,
         ..Evidence::default()
@@ -292,61 +281,42 @@ fn test_evidence(test: &Value, sends: bool, samples: Vec<Sample>, last: Span) ->
 /// find its end, and a steady part of a few of them may lie between two losses.
 fn later_part(samples: &[Sample], last: Span) -> Option<Steady> {
     let ramp = samples.iter().map(|sample| sample.at).min()?;
-    let [before, all] = [ramp, last].map(|until| moved_bytes(samples, until));
     let duration = last.saturating_sub(ramp);
-    Some(Steady {
-        ramp,
-        ramp_rate: BitRate::from_bytes_in(before, ramp),
-        rate: BitRate::from_bytes_in(all.saturating_sub(before), duration),
-        duration,
-    })
-    .filter(|_| duration > ramp)
-}
-
-/// Returns the bytes that all streams had moved by a time.
-fn moved_bytes(samples: &[Sample], until: Span) -> ByteCount {
-    let until = until + MAX_SKEW;
-    let counted = samples.iter().filter(|sample| sample.at <= until);
-    let by_stream: BTreeMap<u16, ByteCount> = counted
-        .map(|sample| (sample.stream, sample.bytes))
-        .collect();
-    by_stream.into_values().sum()
+    let progress = TransferProgress::from_samples(samples, last);
+    (duration > ramp).then(|| progress.steady_between(ramp, last))
 }
 
 /// Returns the load of a test, as seen from the end that wrote the result.
-fn test_request(test: &Value, sends: bool, last: Span) -> Request {
+fn test_request(test: &Value, sends: bool, streams: u16, last: Span) -> Request {
     let start = &test["start"];
     let asked = &start["test_start"];
-    let known_bytes = |value: &Value, name| {
-        value
-            .bytes_field(name)
-            .filter(|bytes| *bytes > ByteCount::ZERO)
+    let known_rate = |value: &Value, name| {
+        let rate = value.rate_field(name);
+        rate.filter(|rate| *rate > BitRate::ZERO)
     };
-    let rate = [asked, start].map(|value| value.rate_field("target_bitrate"));
     Request {
         direction: if sends {
             Direction::Upload
         } else {
             Direction::Download
         },
-        streams: stream_places(test, sends).len() as u16,
+        streams,
         duration: last,
-        block: known_bytes(asked, "blksize").unwrap_or_default(),
-        rate: rate
+        block: asked.bytes_field("blksize").unwrap_or_default(),
+        rate: [asked, start]
             .into_iter()
-            .flatten()
-            .find(|rate| *rate > BitRate::ZERO),
-        pacing: start
-            .rate_field("fq_rate")
-            .filter(|rate| *rate > BitRate::ZERO),
-        buffer: known_bytes(start, "sock_bufsize").map_or(Buffer::Automatic, Buffer::Request),
+            .find_map(|value| known_rate(value, "target_bitrate")),
+        pacing: known_rate(start, "fq_rate"),
+        buffer: start
+            .known_bytes_field("sock_bufsize")
+            .map_or(Buffer::Automatic, Buffer::Request),
         writer: Writer::Blocking,
         ..Request::default()
     }
 }
 
 /// Returns the sockets of the streams, with the buffers that were read back.
-fn socket_readbacks(test: &Value, sends: bool) -> Vec<SocketReadback> {
+fn socket_readbacks(test: &Value, sends: bool, places: &StreamPlaces) -> Vec<SocketReadback> {
     let (start, end) = (&test["start"], &test["end"]);
     let name = if sends {
         "sender_tcp_congestion"
@@ -354,43 +324,40 @@ fn socket_readbacks(test: &Value, sends: bool) -> Vec<SocketReadback> {
         "receiver_tcp_congestion"
     };
     let buffer = |name| start.bytes_field(name).unwrap_or_default();
-    let places = stream_places(test, sends);
     let connected = start["connected"].as_array().into_iter().flatten();
-    let of_streams = connected.filter_map(|connected| {
-        Some((
-            *places.get(&connected["socket"].as_u64()?)?,
-            connection_ends(connected),
-        ))
-    });
-    let sockets = of_streams.map(|(stream, [local, remote])| SocketReadback {
-        stream,
-        sndbuf: buffer("sndbuf_actual"),
-        rcvbuf: buffer("rcvbuf_actual"),
-        congestion: printable_line(end.string_field(name)),
-        local,
-        remote,
-        handshake: None,
-        syn_quotes: Vec::new(),
+    let sockets = connected.filter_map(|connected| {
+        let [local, remote] = connection_ends(connected);
+        Some(SocketReadback {
+            stream: *places.get(&connected["socket"].as_u64()?)?,
+            sndbuf: buffer("sndbuf_actual"),
+            rcvbuf: buffer("rcvbuf_actual"),
+            congestion: printable_line(end.string_field(name)),
+            local,
+            remote,
+            handshake: None,
+            syn_quotes: Vec::new(),
+        })
     });
     sockets.collect()
 }
 
 /// Returns the processor time of the program at one end, of its share in percent.
-fn machine_of_end(test: &Value, [total, user]: [&str; 2], last: Span) -> Machine {
-    let shares = &test["end"]["cpu_utilization_percent"];
-    let [total, user] = [total, user].map(|name| shares.percent_field(name));
-    let processors = total.zip(user).map(|(total, user)| {
-        let [total, user] = [total, user].map(|share| last.scale_by(share.get()));
-        CpuSample {
+fn machine_of_end(test: &Value, end: &str, last: Span) -> Machine {
+    let time = |name: &str| {
+        let share = test["end"]["cpu_utilization_percent"].percent_field(&format!("{end}_{name}"));
+        share.map(|share| last.scale_by(share.get()))
+    };
+    let whole = time("total").zip(time("user")).map(|(total, user)| {
+        let whole = CpuSample {
             at: last,
             user,
             system: total.saturating_sub(user),
             ..CpuSample::default()
-        }
+        };
+        vec![CpuSample::default(), whole]
     });
-    let first = processors.is_some().then(CpuSample::default);
     Machine {
-        processors: first.into_iter().chain(processors).collect(),
+        processors: whole.unwrap_or_default(),
         ..Machine::default()
     }
 }

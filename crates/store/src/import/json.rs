@@ -19,6 +19,19 @@ pub(super) trait JsonFields {
         self.number_field(name).map(ByteCount::from_f64)
     }
 
+    /// Returns a size, which is zero where it is not known.
+    fn known_bytes_field(&self, name: &str) -> Option<ByteCount> {
+        self.bytes_field(name)
+            .filter(|bytes| *bytes > ByteCount::ZERO)
+    }
+
+    /// Returns a time in µs, which is zero where it is not known.
+    fn known_micros_field(&self, name: &str) -> Option<Span> {
+        self.number_field(name)
+            .filter(|micros| *micros > 0.0)
+            .map(|micros| Span::from_micros(micros as u64))
+    }
+
     fn segments_field(&self, name: &str) -> Option<SegCount> {
         self.number_field(name)
             .map(|number| SegCount::new(number as u64))

@@ -108,29 +108,19 @@ fn read_text(bytes: &[u8], memory: usize, now: Timestamp) -> Result<Vec<NewDocum
     let mut events: Option<iperf3::TestEvents> = None;
     for value in json_values(bytes, memory, &value::SKIPPED) {
         let (value, body) = value?;
-        if iperf3::is_start(&value) {
-            documents.extend(
-                events
-                    .take()
-                    .map(iperf3::TestEvents::into_document)
-                    .transpose()?,
-            );
-            events = Some(iperf3::TestEvents::default());
+        let is_start = iperf3::is_start(&value);
+        let goes_on = |events: &iperf3::TestEvents| !is_start && events.contains_value(&value);
+        if !events.as_ref().is_some_and(goes_on) {
+            let ended = events.take().map(iperf3::TestEvents::into_document);
+            documents.extend(ended.transpose()?);
+            events = is_start.then(iperf3::TestEvents::default);
         }
         match &mut events {
-            Some(events) if events.contains_value(&value) => events.add_event(value, body),
-            _ if iperf3::is_event(&value) => {
+            Some(events) => events.add_event(value, body),
+            None if iperf3::is_event(&value) => {
                 return Err("its first event is not the start of a test".to_owned());
             }
-            _ => {
-                documents.extend(
-                    events
-                        .take()
-                        .map(iperf3::TestEvents::into_document)
-                        .transpose()?,
-                );
-                documents.push(read_value(value, body, now)?);
-            }
+            None => documents.push(read_value(value, body, now)?),
         }
     }
     documents.extend(events.map(iperf3::TestEvents::into_document).transpose()?);

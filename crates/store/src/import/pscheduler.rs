@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{ForeignRun, JsonFields};
+use crate::document::plain_text;
 
 pub(super) fn pscheduler_head(run: &Value) -> Result<StoredDocument, String> {
     let (test, spec) = (&run["test"], &run["test"]["spec"]);
@@ -60,12 +61,6 @@ fn request_key(kind: &str, spec: &Value) -> String {
         .map(|(name, value)| format!(", {name}={}", plain_text(value)))
         .collect();
     format!("{kind}{}, pscheduler", fields.concat())
-}
-
-fn plain_text(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn test_facts(kind: &str, spec: &Value, result: &Value) -> StoredFacts {

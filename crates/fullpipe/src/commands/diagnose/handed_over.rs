@@ -231,11 +231,8 @@ impl HandedTransfer {
                 _ => &mut self.evidence.sender_machine,
             };
             let counted = counters.machine_of_transfer();
-            *machine = Machine {
-                device: counted.device.or(machine.device.take()),
-                network: counted.network.or(machine.network),
-                ..std::mem::take(machine)
-            };
+            machine.device = counted.device.or(machine.device.take());
+            machine.network = counted.network.or(machine.network);
         }
         diagnose_transfer(self.transfer, self.evidence)
     }
@@ -367,9 +364,14 @@ fn note_what_was_passed_over(listing: &ConnectionListing<'_>, terminal: &Termina
 
 /// Notes which counters were read, and what they count.
 fn note_counters(counters: &HostCounters, terminal: &Terminal) {
-    let Some((once, twice)) = counted_sources(counters) else {
-        return;
-    };
+    let [once, twice] = [false, true].map(|is_twice| {
+        let sources = counters
+            .sources
+            .iter()
+            .filter(|(source, count)| *source != CounterSource::Rings && (*count > 1) == is_twice);
+        let names: Vec<&str> = sources.map(|(source, _)| source.command()).collect();
+        names.join(", ")
+    });
     let side = match counters.end {
         Some(At::Receiver) => " of the host that receives",
         Some(_) => " of the host that sends",
@@ -383,19 +385,6 @@ fn note_counters(counters: &HostCounters, terminal: &Terminal) {
             "counters{side}: {once} was read once, and counts since the host started; read it before and after a transfer"
         ));
     }
-}
-
-/// Returns the names of the sources that were read once, and twice; `None` if there are none.
-fn counted_sources(counters: &HostCounters) -> Option<(String, String)> {
-    let names = |is_twice: bool| {
-        let sources = counters
-            .sources
-            .iter()
-            .filter(|(source, count)| *source != CounterSource::Rings && (*count > 1) == is_twice);
-        let names: Vec<&str> = sources.map(|(source, _)| source.command()).collect();
-        names.join(", ")
-    };
-    (!counters.sources.is_empty()).then(|| (names(false), names(true)))
 }
 
 /// Returns the commands that would show more: several listings where there is one, a listing where
