@@ -3,7 +3,6 @@
 use fullpipe_model::{RateOutlook, distance, evaluate_ceilings, framing, predict, short};
 use fullpipe_record::{
     Buffer, Estimate, HostSettings, Inputs, Limit, Path, PathDirection, Prediction, Request,
-    StatedLoad,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -50,15 +49,7 @@ impl PredictorCase {
             duration: STEADY,
             ..Request::default()
         }
-        .with_stated(StatedLoad {
-            sndbuf: inputs.sndbuf,
-            rcvbuf: inputs.rcvbuf,
-            app_window: inputs.app_window,
-            pause: inputs.pause,
-            flow_cap: inputs.flow_cap,
-            read_rate: inputs.read_rate,
-            cpu_rate: inputs.cpu_rate,
-        });
+        .with_stated(inputs.stated);
         Self {
             path: Path::with_symmetric_rtt(&direction, rtt),
             request,

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use fullpipe_record::{Inputs, ProgramWindow, Quantity};
+use fullpipe_record::{Inputs, ProgramWindow, Quantity, StatedLoad};
 use fullpipe_units::{BitRate, ByteCount, Distance, ParseError, Ratio, Span};
 
 use crate::InputError;
@@ -135,10 +135,10 @@ impl QuantitySetting {
             Quantity::Distance => inputs.distance.map(Self::Distance),
             Quantity::Window => inputs.window.map(Self::Window),
             Quantity::Buffer => inputs.buffer.map(Self::Buffer),
-            Quantity::Sndbuf => inputs.sndbuf.map(Self::Sndbuf),
-            Quantity::Rcvbuf => inputs.rcvbuf.map(Self::Rcvbuf),
-            Quantity::AppWindow => inputs.app_window.map(Self::AppWindow),
-            Quantity::Pause => inputs.pause.map(Self::Pause),
+            Quantity::Sndbuf => inputs.stated.sndbuf.map(Self::Sndbuf),
+            Quantity::Rcvbuf => inputs.stated.rcvbuf.map(Self::Rcvbuf),
+            Quantity::AppWindow => inputs.stated.app_window.map(Self::AppWindow),
+            Quantity::Pause => inputs.stated.pause.map(Self::Pause),
             Quantity::Loss => inputs.loss.map(Self::Loss),
             Quantity::Mtu => inputs.mtu.map(Self::Mtu),
             Quantity::Streams => inputs.streams.map(Self::Streams),
@@ -157,15 +157,23 @@ impl QuantitySetting {
             Self::Distance(distance) => inputs.distance = Some(*distance),
             Self::Window(window) => (inputs.window, inputs.buffer) = (Some(*window), None),
             Self::Buffer(request) => (inputs.window, inputs.buffer) = (None, Some(*request)),
-            Self::Sndbuf(request) => inputs.sndbuf = Some(*request),
-            Self::Rcvbuf(request) => inputs.rcvbuf = Some(*request),
-            Self::AppWindow(window) => inputs.app_window = Some(*window),
-            Self::Pause(pause) => inputs.pause = Some(*pause),
             Self::Loss(loss) => inputs.loss = Some(*loss),
             Self::Mtu(mtu) => inputs.mtu = Some(*mtu),
             Self::Streams(streams) => inputs.streams = Some(*streams),
             Self::Congestion(name) => inputs.congestion = Some(name.clone()),
             Self::Size(size) => inputs.size = Some(*size),
+            _ => self.apply_to_stated(&mut inputs.stated),
+        }
+    }
+
+    /// Gives the quantity this value, where it is one that is stated of programs.
+    pub fn apply_to_stated(&self, stated: &mut StatedLoad) {
+        match self {
+            Self::Sndbuf(request) => stated.sndbuf = Some(*request),
+            Self::Rcvbuf(request) => stated.rcvbuf = Some(*request),
+            Self::AppWindow(window) => stated.app_window = Some(*window),
+            Self::Pause(pause) => stated.pause = Some(*pause),
+            _ => {}
         }
     }
 

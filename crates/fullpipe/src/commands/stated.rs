@@ -2,8 +2,8 @@
 //! predicts.
 
 use fullpipe_calc::{InputError, QuantitySetting};
-use fullpipe_model::systems::{System, find_system, system_settings};
-use fullpipe_record::{Buffer, HostSettings, Quantity, Writer};
+use fullpipe_model::systems::system_settings;
+use fullpipe_record::{Buffer, HostSettings, Quantity, StatedLoad, Writer};
 
 use super::prelude::*;
 use crate::values::{QuantityValues, values_parser};
@@ -50,7 +50,7 @@ pub(super) struct LoadLists {
     pub(super) fq_rate: Option<BitRate>,
     /// Rate at which the receiving program reads each stream
     #[arg(long, value_name = "RATE", hide_short_help = true)]
-    pub(super) read_rate: Option<BitRate>,
+    read_rate: Option<BitRate>,
     /// Write as ordinary programs do, and sleep while the send buffer is full
     ///
     /// By default the sender keeps the send buffer full.
@@ -85,6 +85,14 @@ impl LoadLists {
         }
     }
 
+    /// Returns what has one value for all combinations.
+    pub(super) fn stated_load(&self) -> StatedLoad {
+        StatedLoad {
+            read_rate: self.read_rate,
+            ..StatedLoad::default()
+        }
+    }
+
     /// Fails if a flag has no effect without another.
     pub(super) fn check_flags(&self) -> Result {
         let requests = self.app_window.is_some() || self.request_size.is_some();
@@ -112,11 +120,7 @@ pub(super) fn with_setting(request: Request, setting: &QuantitySetting) -> Reque
         QuantitySetting::Congestion(name) => request.congestion = Some(name.clone()),
         QuantitySetting::Window(size) => request.buffer = Buffer::Window(*size),
         QuantitySetting::Buffer(size) => request.buffer = Buffer::Request(*size),
-        QuantitySetting::Sndbuf(size) => stated.sndbuf = Some(*size),
-        QuantitySetting::Rcvbuf(size) => stated.rcvbuf = Some(*size),
-        QuantitySetting::AppWindow(window) => stated.app_window = Some(*window),
-        QuantitySetting::Pause(pause) => stated.pause = Some(*pause),
-        _ => {}
+        _ => setting.apply_to_stated(&mut stated),
     }
     request.with_stated(stated)
 }
@@ -141,8 +145,9 @@ pub(super) struct EndSystems {
 impl EndSystems {
     /// Returns the settings of sender and receiver: `usual` where no system is given.
     pub(super) fn host_settings(&self, usual: &HostSettings) -> [HostSettings; 2] {
-        let quic = find_system("quic").filter(|_| self.quic);
-        let usual = quic.map_or_else(|| usual.clone(), System::to_settings);
+        let quic = Some("quic").filter(|_| self.quic);
+        let quic = quic.and_then(|name| system_settings(name).ok());
+        let usual = quic.as_ref().unwrap_or(usual);
         [&self.sender_os, &self.receiver_os]
             .map(|system| system.clone().unwrap_or_else(|| usual.clone()))
     }
