@@ -95,13 +95,6 @@ impl TransferProgress {
         RATE_WINDOW.max(rtt)
     }
 
-    /// Returns the first snapshot at which so many bytes had passed; `None` if they never had.
-    pub fn time_of_bytes(&self, size: ByteCount) -> Option<Span> {
-        self.snapshot_times()
-            .into_iter()
-            .find(|at| self.bytes_at(*at) >= size)
-    }
-
     fn bytes_at(&self, at: Span) -> ByteCount {
         self.streams
             .iter()
@@ -188,15 +181,6 @@ mod tests {
         assert_eq!(
             progress.snapshot_times(),
             [Span::from_millis(100), Span::from_millis(200)]
-        );
-        let reached = [3000, 3001, 5021].map(|bytes| progress.time_of_bytes(ByteCount::new(bytes)));
-        assert_eq!(
-            reached,
-            [
-                Some(Span::from_millis(100)),
-                Some(Span::from_millis(200)),
-                None
-            ]
         );
     }
 
