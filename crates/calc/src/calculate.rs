@@ -240,7 +240,8 @@ fn buffer_advice(
 
 pub(crate) const WINDOW_AND_BUFFER: &str = "--window and --buffer exclude each other: a window is what the receiver \
                                             advertises, a buffer what the program asks of the kernel; give one of them";
-const PAUSE_ALONE: &str = "--pause is the time between an answer and the next request; add for example --request-size \
+/// Sentence about a pause without requests.
+pub const PAUSE_ALONE: &str = "--pause is the time between an answer and the next request; add for example --request-size \
                            64KiB";
 const TOO_LITTLE: &str = "calc needs two of --bandwidth (or --rate, or --size and --time), --rtt (or --distance) and \
                           --window (or --buffer, or --loss), as in `fullpipe calc --bandwidth 100Mbit/s --rtt 173ms`";

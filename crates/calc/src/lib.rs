@@ -29,7 +29,7 @@ mod fixture;
 
 pub use axes::CombinationAxes;
 pub use batch::{BatchError, CalculationBatch};
-pub use calculate::calculate;
+pub use calculate::{PAUSE_ALONE, calculate};
 pub use case::HostPair;
 pub use error::InputError;
 pub use range::{numbers_between, read_values};

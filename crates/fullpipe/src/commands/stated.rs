@@ -1,9 +1,9 @@
 //! What can be stated of a load and of its two ends, by the same flags in every command that
 //! predicts.
 
-use fullpipe_calc::{InputError, QuantitySetting};
+use fullpipe_calc::{InputError, PAUSE_ALONE, QuantitySetting};
 use fullpipe_model::systems::system_settings;
-use fullpipe_record::{Buffer, HostSettings, Quantity, StatedLoad, Writer};
+use fullpipe_record::{Buffer, HostSettings, Inputs, Quantity, StatedLoad, Writer};
 
 use super::prelude::*;
 use crate::values::{QuantityValues, values_parser};
@@ -97,9 +97,7 @@ impl LoadLists {
     pub(super) fn check_flags(&self) -> Result {
         let requests = self.app_window.is_some() || self.request_size.is_some();
         if self.pause.is_some() && !requests {
-            let sentence = "--pause is the time between an answer and the next request; add for example --request-size \
-                            64KiB";
-            return Err(usage_failure(sentence));
+            return Err(usage_failure(PAUSE_ALONE));
         }
         Ok(())
     }
@@ -114,15 +112,19 @@ fn parse_request_sizes(text: &str) -> Result<QuantityValues, InputError> {
 /// Returns `request` with `setting`; the same where that is none of a load.
 pub(super) fn with_setting(request: Request, setting: &QuantitySetting) -> Request {
     let mut request = request;
-    let mut stated = request.stated_load();
+    let mut inputs = Inputs {
+        stated: request.stated_load(),
+        ..Inputs::default()
+    };
+    setting.apply_to(&mut inputs);
     match setting {
         QuantitySetting::Streams(streams) => request.streams = *streams,
         QuantitySetting::Congestion(name) => request.congestion = Some(name.clone()),
         QuantitySetting::Window(size) => request.buffer = Buffer::Window(*size),
         QuantitySetting::Buffer(size) => request.buffer = Buffer::Request(*size),
-        _ => setting.apply_to_stated(&mut stated),
+        _ => {}
     }
-    request.with_stated(stated)
+    request.with_stated(inputs.stated)
 }
 
 /// The systems of both ends.
