@@ -61,7 +61,7 @@ impl<'a> ConnectionTerms<'a> {
             sender,
             receiver,
             request,
-            control: CongestionControl::from_name(control_name(sender, request))
+            control: CongestionControl::from_name(request.congestion_at(sender))
                 .unwrap_or(CongestionControl::Reno),
             mss,
             headers,
@@ -75,7 +75,7 @@ impl<'a> ConnectionTerms<'a> {
 
     /// The congestion control by the name that was asked for.
     pub(crate) fn control_name(&self) -> &str {
-        control_name(self.sender, self.request)
+        self.request.congestion_at(self.sender)
     }
 
     /// The mean window of each stream under `loss` at random, where it has one.
@@ -243,13 +243,6 @@ impl<'a> ConnectionTerms<'a> {
 
 /// `TCP_RTO_MIN`.
 const LEAST_TIMEOUT: Span = Span::from_millis(200);
-
-fn control_name<'a>(sender: &'a HostSettings, request: &'a Request) -> &'a str {
-    request
-        .congestion
-        .as_deref()
-        .unwrap_or(&sender.congestion_control)
-}
 
 fn loaded_rtt(path: &Path, mss: ByteCount, headers: ByteCount) -> Span {
     let time_on_line =

@@ -228,11 +228,7 @@ fn requested_control(plan: &SimulationPlan) -> Result<CongestionControl, NotMode
     if plan.request.transport == Transport::Udp {
         return Ok(CongestionControl::Cubic);
     }
-    let name = plan
-        .request
-        .congestion
-        .as_deref()
-        .unwrap_or(&plan.sender.congestion_control);
+    let name = plan.request.congestion_at(&plan.sender);
     name.parse().map_err(NotModelled::Congestion)
 }
 
