@@ -3,7 +3,7 @@
 
 use fullpipe_calc::{InputError, PAUSE_ALONE, QuantitySetting};
 use fullpipe_model::systems::system_settings;
-use fullpipe_record::{Buffer, HostSettings, Inputs, Quantity, StatedLoad, Writer};
+use fullpipe_record::{HostSettings, Quantity, StatedLoad, Writer};
 
 use super::prelude::*;
 use crate::values::{QuantityValues, values_parser};
@@ -107,24 +107,6 @@ impl LoadLists {
 fn parse_request_sizes(text: &str) -> Result<QuantityValues, InputError> {
     let single: Vec<String> = text.split(',').map(|size| format!("1x{size}")).collect();
     values_parser(Quantity::AppWindow)(&single.join(","))
-}
-
-/// Returns `request` with `setting`; the same where that is none of a load.
-pub(super) fn with_setting(request: Request, setting: &QuantitySetting) -> Request {
-    let mut request = request;
-    let mut inputs = Inputs {
-        stated: request.stated_load(),
-        ..Inputs::default()
-    };
-    setting.apply_to(&mut inputs);
-    match setting {
-        QuantitySetting::Streams(streams) => request.streams = *streams,
-        QuantitySetting::Congestion(name) => request.congestion = Some(name.clone()),
-        QuantitySetting::Window(size) => request.buffer = Buffer::Window(*size),
-        QuantitySetting::Buffer(size) => request.buffer = Buffer::Request(*size),
-        _ => {}
-    }
-    request.with_stated(inputs.stated)
 }
 
 /// The systems of both ends.
