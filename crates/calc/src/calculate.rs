@@ -96,7 +96,7 @@ fn distance_note(said: &Inputs, rtt: Span) -> Option<String> {
 fn check_inputs(inputs: &Inputs) -> Result<(), InputError> {
     let sentence = match (inputs.rate, inputs.size, inputs.time) {
         _ if inputs.window.is_some() && inputs.buffer.is_some() => WINDOW_AND_BUFFER,
-        _ if inputs.pause.is_some() && inputs.app_window.is_none() => PAUSE_ALONE,
+        _ if inputs.stated.pause.is_some() && inputs.stated.app_window.is_none() => PAUSE_ALONE,
         (_, None, Some(_)) => "--time is how long a --size may take; add for example --size 10GiB",
         (Some(_), _, Some(_)) => {
             "--rate and --time both say how fast it should be; give one of them"
@@ -163,14 +163,15 @@ fn rate_of_each(inputs: &Inputs) -> Option<BitRate> {
 /// The window of the equation: the least of those that were given, of what the receiver's kernel
 /// makes of its request, and of the sender's buffer.
 fn equation_window(inputs: &Inputs, hosts: &HostPair) -> Option<ByteCount> {
-    let advertised = inputs
+    let stated = inputs.stated;
+    let advertised = stated
         .rcvbuf
         .or(inputs.buffer)
         .map(|request| ReceiveBuffer::fixed_buffer(&hosts.receiver, request).max_window());
-    let held = inputs
+    let held = stated
         .sndbuf
         .map(|request| kernel::stored_sndbuf(&hosts.sender, request));
-    let program = inputs.app_window.map(|window| window.bytes);
+    let program = stated.app_window.map(|window| window.bytes);
     [inputs.window, advertised, held, program]
         .into_iter()
         .flatten()
@@ -239,7 +240,8 @@ fn buffer_advice(
 
 pub(crate) const WINDOW_AND_BUFFER: &str = "--window and --buffer exclude each other: a window is what the receiver \
                                             advertises, a buffer what the program asks of the kernel; give one of them";
-const PAUSE_ALONE: &str = "--pause is the time between an answer and the next request; add for example --request-size \
+/// Sentence about a pause without requests.
+pub const PAUSE_ALONE: &str = "--pause is the time between an answer and the next request; add for example --request-size \
                            64KiB";
 const TOO_LITTLE: &str = "calc needs two of --bandwidth (or --rate, or --size and --time), --rtt (or --distance) and \
                           --window (or --buffer, or --loss), as in `fullpipe calc --bandwidth 100Mbit/s --rtt 173ms`";

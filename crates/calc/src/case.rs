@@ -3,7 +3,6 @@
 use fullpipe_model::{RateOutlook, distance, evaluate_ceilings, framing, predict, short};
 use fullpipe_record::{
     Buffer, Estimate, HostSettings, Inputs, Limit, Path, PathDirection, Prediction, Request,
-    StatedLoad,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -40,28 +39,16 @@ impl PredictorCase {
             encapsulation: inputs.encapsulation,
             effects: inputs.effects.clone(),
         };
-        let request = Request {
-            streams: inputs.streams.unwrap_or(1),
-            congestion: inputs.congestion.clone(),
-            buffer: requested_buffer(inputs),
+        let rest = Request {
             pacing: inputs.pacing,
             writer: inputs.writer,
             bytes: inputs.size,
             duration: STEADY,
             ..Request::default()
-        }
-        .with_stated(StatedLoad {
-            sndbuf: inputs.sndbuf,
-            rcvbuf: inputs.rcvbuf,
-            app_window: inputs.app_window,
-            pause: inputs.pause,
-            flow_cap: inputs.flow_cap,
-            read_rate: inputs.read_rate,
-            cpu_rate: inputs.cpu_rate,
-        });
+        };
         Self {
             path: Path::with_symmetric_rtt(&direction, rtt),
-            request,
+            request: load_of_inputs(inputs, rest),
         }
     }
 
@@ -172,12 +159,20 @@ pub(crate) fn estimate_inputs(inputs: &Inputs, hosts: &HostPair) -> Estimate {
     PredictorCase::from_inputs(inputs).estimate(hosts)
 }
 
-fn requested_buffer(inputs: &Inputs) -> Buffer {
-    match (inputs.window, inputs.buffer) {
-        (Some(window), _) => Buffer::Window(window),
-        (None, Some(request)) => Buffer::Request(request),
-        (None, None) => Buffer::Automatic,
+/// Returns the load that has the streams, the congestion control, the buffers and what is stated of
+/// programs from `inputs`, and the `rest`.
+pub fn load_of_inputs(inputs: &Inputs, rest: Request) -> Request {
+    Request {
+        streams: inputs.streams.unwrap_or(1),
+        congestion: inputs.congestion.clone(),
+        buffer: match (inputs.window, inputs.buffer) {
+            (Some(window), _) => Buffer::Window(window),
+            (None, Some(request)) => Buffer::Request(request),
+            (None, None) => Buffer::Automatic,
+        },
+        ..rest
     }
+    .with_stated(inputs.stated)
 }
 
 /// Duration of the calculated load: the result is the steady rate, over a time in which the chance

@@ -196,14 +196,14 @@ impl ImprovementState {
     fn leave_buffers(&mut self) {
         let inputs = &mut self.inputs;
         (inputs.window, inputs.buffer) = (None, None);
-        (inputs.sndbuf, inputs.rcvbuf) = (None, None);
+        (inputs.stated.sndbuf, inputs.stated.rcvbuf) = (None, None);
     }
 
     /// Returns true if the inputs fix the window or the socket buffer behind `limit`.
     fn is_fixed(&self, limit: Limit) -> bool {
         let own = match limit {
-            Limit::SendBuffer => self.inputs.sndbuf,
-            _ => self.inputs.rcvbuf,
+            Limit::SendBuffer => self.inputs.stated.sndbuf,
+            _ => self.inputs.stated.rcvbuf,
         };
         own.or(self.inputs.window).or(self.inputs.buffer).is_some()
     }

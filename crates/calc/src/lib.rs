@@ -29,8 +29,8 @@ mod fixture;
 
 pub use axes::CombinationAxes;
 pub use batch::{BatchError, CalculationBatch};
-pub use calculate::calculate;
-pub use case::HostPair;
+pub use calculate::{PAUSE_ALONE, calculate};
+pub use case::{HostPair, load_of_inputs};
 pub use error::InputError;
 pub use range::{numbers_between, read_values};
 pub use setting::{QuantitySetting, READABLE};

@@ -2,7 +2,7 @@
 
 use fullpipe_model::distance;
 use fullpipe_model::improvement::WindowConstraint;
-use fullpipe_record::{Effects, Inputs, Need, Prediction, Quantity, Side, Value};
+use fullpipe_record::{Effects, Inputs, Need, Prediction, Quantity, Side, StatedLoad, Value};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::QuantitySetting;
@@ -33,7 +33,8 @@ pub(crate) fn joint_needs(
         Quantity::AppWindow,
     ]
     .map(|quantity| ample.own_need(quantity, inputs));
-    let is_fixed = [inputs.window, inputs.buffer, inputs.sndbuf, inputs.rcvbuf];
+    let StatedLoad { sndbuf, rcvbuf, .. } = inputs.stated;
+    let is_fixed = [inputs.window, inputs.buffer, sndbuf, rcvbuf];
     let buffers = if is_fixed.iter().any(Option::is_some) {
         Vec::new()
     } else {
@@ -179,7 +180,7 @@ impl AmpleInputs {
         least_bytes(quantity, now, |bytes| {
             QuantitySetting::of_number(quantity, bytes.as_f64()).is_some_and(|setting| {
                 self.met_with(|ample| {
-                    ample.pause = inputs.pause;
+                    ample.stated.pause = inputs.stated.pause;
                     setting.apply_to(ample);
                 })
             })
@@ -369,14 +370,8 @@ pub(crate) fn ample_load(inputs: &Inputs) -> Inputs {
         loss: None,
         window: None,
         buffer: None,
-        sndbuf: None,
-        rcvbuf: None,
-        app_window: None,
-        pause: None,
+        stated: StatedLoad::default(),
         pacing: None,
-        flow_cap: None,
-        read_rate: None,
-        cpu_rate: None,
         effects: Effects::default(),
         ..inputs.clone()
     }

@@ -28,37 +28,201 @@ pub const READABLE: [Quantity; 14] = [
 /// The most streams of a transfer that can be calculated.
 const MAX_STREAMS: u16 = 10_000;
 
-/// A quantity with the value that it is given.
-#[derive(Debug, Clone, PartialEq)]
-pub enum QuantitySetting {
+/// A type of the values of quantities.
+trait SettingValue: Sized {
+    fn read(text: &str) -> Result<Self, InputError>;
+
+    /// In bit/s, seconds, metres, bytes, as a fraction or a count; `None` of what is no number.
+    fn number(&self) -> Option<f64>;
+
+    /// The nearest value to a number as [`SettingValue::number`] gives it; `None` where it has to
+    /// be a whole one and is not.
+    fn from_number(number: f64) -> Option<Self>;
+}
+
+/// Defines the settings by their quantities, the types of their values, and the fields of
+/// [`Inputs`] that hold them.
+macro_rules! settings {
+    ($($(#[$doc:meta])* $quantity:ident($value:ty) in $($field:ident).+;)*) => {
+        /// A quantity with the value that it is given.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum QuantitySetting {
+            $($(#[$doc])* $quantity($value),)*
+        }
+
+        impl QuantitySetting {
+            /// Returns the quantity that is set.
+            pub const fn quantity(&self) -> Quantity {
+                match self {
+                    $(Self::$quantity(_) => Quantity::$quantity,)*
+                }
+            }
+
+            fn read_unchecked(quantity: Quantity, text: &str) -> Result<Self, InputError> {
+                match quantity {
+                    $(Quantity::$quantity => SettingValue::read(text).map(Self::$quantity),)*
+                    Quantity::TcpWmem | Quantity::TcpRmem => {
+                        Err(InputError::new("it is a host's setting and not given here"))
+                    }
+                }
+            }
+
+            /// The value that `inputs` has of `quantity`.
+            pub(crate) fn from_inputs(quantity: Quantity, inputs: &Inputs) -> Option<Self> {
+                match quantity {
+                    $(Quantity::$quantity => {
+                        Clone::clone(&inputs.$($field).+).map(Self::$quantity)
+                    })*
+                    Quantity::TcpWmem | Quantity::TcpRmem => None,
+                }
+            }
+
+            /// Gives the quantity this value. A window takes the place of a buffer and a buffer
+            /// that of a window: a program asks for one of them.
+            pub fn apply_to(&self, inputs: &mut Inputs) {
+                match self {
+                    $(Self::$quantity(value) => {
+                        inputs.$($field).+ = Some(Clone::clone(value));
+                    })*
+                }
+                match self {
+                    Self::Window(_) => inputs.buffer = None,
+                    Self::Buffer(_) => inputs.window = None,
+                    _ => {}
+                }
+            }
+
+            /// In bit/s, seconds, metres, bytes, as a fraction or a count; a congestion control and
+            /// requests are no number.
+            pub(crate) fn as_number(&self) -> Option<f64> {
+                match self {
+                    $(Self::$quantity(value) => value.number(),)*
+                }
+            }
+
+            /// The nearest value to a number as [`QuantitySetting::as_number`] gives it; none where
+            /// the quantity is no number, or a whole one and `number` is not.
+            pub(crate) fn of_number(quantity: Quantity, number: f64) -> Option<Self> {
+                match quantity {
+                    $(Quantity::$quantity => {
+                        SettingValue::from_number(number).map(Self::$quantity)
+                    })*
+                    Quantity::TcpWmem | Quantity::TcpRmem => None,
+                }
+            }
+        }
+    };
+}
+
+settings! {
     /// Rate of the path.
-    Bandwidth(BitRate),
+    Bandwidth(BitRate) in bandwidth;
     /// Round-trip time of the empty path.
-    Rtt(Span),
+    Rtt(Span) in rtt;
     /// Distance between the hosts.
-    Distance(Distance),
+    Distance(Distance) in distance;
     /// Window of each stream.
-    Window(ByteCount),
+    Window(ByteCount) in window;
     /// Request for the socket buffers.
-    Buffer(ByteCount),
+    Buffer(ByteCount) in buffer;
     /// Request for the send buffer alone.
-    Sndbuf(ByteCount),
+    Sndbuf(ByteCount) in stated.sndbuf;
     /// Request for the receive buffer alone.
-    Rcvbuf(ByteCount),
+    Rcvbuf(ByteCount) in stated.rcvbuf;
     /// Window of the programs' own protocol.
-    AppWindow(ProgramWindow),
+    AppWindow(ProgramWindow) in stated.app_window;
     /// Time between an answer and the next request.
-    Pause(Span),
+    Pause(Span) in stated.pause;
     /// Share of packets lost.
-    Loss(Ratio),
+    Loss(Ratio) in loss;
     /// Largest IP packet.
-    Mtu(ByteCount),
+    Mtu(ByteCount) in mtu;
     /// Parallel connections.
-    Streams(u16),
+    Streams(u16) in streams;
     /// Congestion control.
-    Congestion(String),
+    Congestion(String) in congestion;
     /// Bytes to carry in all.
-    Size(ByteCount),
+    Size(ByteCount) in size;
+}
+
+macro_rules! measured_values {
+    ($($value:ty: $number:path, $from:path;)*) => {$(
+        impl SettingValue for $value {
+            fn read(text: &str) -> Result<Self, InputError> {
+                parse_value(text)
+            }
+
+            fn number(&self) -> Option<f64> {
+                Some($number(*self))
+            }
+
+            fn from_number(number: f64) -> Option<Self> {
+                Some($from(number))
+            }
+        }
+    )*};
+}
+
+measured_values! {
+    BitRate: BitRate::as_f64, BitRate::from_bps_f64;
+    Span: Span::as_secs_f64, Span::from_secs_f64;
+    Distance: metres, nearest_metre;
+    ByteCount: ByteCount::as_f64, ByteCount::from_f64;
+    Ratio: Ratio::get, Ratio::new;
+}
+
+fn metres(distance: Distance) -> f64 {
+    distance.metres() as f64
+}
+
+fn nearest_metre(metres: f64) -> Distance {
+    Distance::from_metres(metres.round() as u64)
+}
+
+impl SettingValue for ProgramWindow {
+    fn read(text: &str) -> Result<Self, InputError> {
+        text.parse().map_err(InputError::new)
+    }
+
+    fn number(&self) -> Option<f64> {
+        (self.request == ByteCount::ZERO).then(|| self.bytes.as_f64())
+    }
+
+    fn from_number(number: f64) -> Option<Self> {
+        Some(Self {
+            bytes: ByteCount::from_f64(number),
+            request: ByteCount::ZERO,
+        })
+    }
+}
+
+impl SettingValue for u16 {
+    fn read(text: &str) -> Result<Self, InputError> {
+        text.parse()
+            .map_err(|_| InputError::new(format!("\"{text}\" is not {STREAMS}")))
+    }
+
+    fn number(&self) -> Option<f64> {
+        Some(f64::from(*self))
+    }
+
+    fn from_number(number: f64) -> Option<Self> {
+        (number.fract() == 0.0).then_some(number as Self)
+    }
+}
+
+impl SettingValue for String {
+    fn read(text: &str) -> Result<Self, InputError> {
+        Ok(text.to_owned())
+    }
+
+    fn number(&self) -> Option<f64> {
+        None
+    }
+
+    fn from_number(_number: f64) -> Option<Self> {
+        None
+    }
 }
 
 impl QuantitySetting {
@@ -68,30 +232,7 @@ impl QuantitySetting {
     /// A text that is no such value, or a value with which nothing can be calculated; for a
     /// quantity that is not [`READABLE`], every text.
     pub fn read(quantity: Quantity, text: &str) -> Result<Self, InputError> {
-        let text = text.trim();
-        match quantity {
-            Quantity::Bandwidth => parse_value(text).map(Self::Bandwidth),
-            Quantity::Rtt => parse_value(text).map(Self::Rtt),
-            Quantity::Distance => parse_value(text).map(Self::Distance),
-            Quantity::Window => parse_value(text).map(Self::Window),
-            Quantity::Buffer => parse_value(text).map(Self::Buffer),
-            Quantity::Sndbuf => parse_value(text).map(Self::Sndbuf),
-            Quantity::Rcvbuf => parse_value(text).map(Self::Rcvbuf),
-            Quantity::AppWindow => text.parse().map(Self::AppWindow).map_err(InputError::new),
-            Quantity::Pause => parse_value(text).map(Self::Pause),
-            Quantity::Loss => parse_value(text).map(Self::Loss),
-            Quantity::Mtu => parse_value(text).map(Self::Mtu),
-            Quantity::Size => parse_value(text).map(Self::Size),
-            Quantity::Streams => text
-                .parse()
-                .map(Self::Streams)
-                .map_err(|_| InputError::new(format!("\"{text}\" is not {STREAMS}"))),
-            Quantity::Congestion => Ok(Self::Congestion(text.to_owned())),
-            Quantity::TcpWmem | Quantity::TcpRmem => {
-                Err(InputError::new("it is a host's setting and not given here"))
-            }
-        }
-        .and_then(Self::check_value)
+        Self::read_unchecked(quantity, text.trim()).and_then(Self::check_value)
     }
 
     /// Reads a cell of a file: as [`QuantitySetting::read`], but a bare number counts bit/s,
@@ -105,114 +246,6 @@ impl QuantitySetting {
                 .map_or_else(|| Self::read(quantity, cell), Self::check_value),
             _ => Self::read(quantity, cell),
         }
-    }
-
-    /// Returns the quantity that is set.
-    pub const fn quantity(&self) -> Quantity {
-        match self {
-            Self::Bandwidth(_) => Quantity::Bandwidth,
-            Self::Rtt(_) => Quantity::Rtt,
-            Self::Distance(_) => Quantity::Distance,
-            Self::Window(_) => Quantity::Window,
-            Self::Buffer(_) => Quantity::Buffer,
-            Self::Sndbuf(_) => Quantity::Sndbuf,
-            Self::Rcvbuf(_) => Quantity::Rcvbuf,
-            Self::AppWindow(_) => Quantity::AppWindow,
-            Self::Pause(_) => Quantity::Pause,
-            Self::Loss(_) => Quantity::Loss,
-            Self::Mtu(_) => Quantity::Mtu,
-            Self::Streams(_) => Quantity::Streams,
-            Self::Congestion(_) => Quantity::Congestion,
-            Self::Size(_) => Quantity::Size,
-        }
-    }
-
-    /// The value that `inputs` has of `quantity`.
-    pub(crate) fn from_inputs(quantity: Quantity, inputs: &Inputs) -> Option<Self> {
-        match quantity {
-            Quantity::Bandwidth => inputs.bandwidth.map(Self::Bandwidth),
-            Quantity::Rtt => inputs.rtt.map(Self::Rtt),
-            Quantity::Distance => inputs.distance.map(Self::Distance),
-            Quantity::Window => inputs.window.map(Self::Window),
-            Quantity::Buffer => inputs.buffer.map(Self::Buffer),
-            Quantity::Sndbuf => inputs.sndbuf.map(Self::Sndbuf),
-            Quantity::Rcvbuf => inputs.rcvbuf.map(Self::Rcvbuf),
-            Quantity::AppWindow => inputs.app_window.map(Self::AppWindow),
-            Quantity::Pause => inputs.pause.map(Self::Pause),
-            Quantity::Loss => inputs.loss.map(Self::Loss),
-            Quantity::Mtu => inputs.mtu.map(Self::Mtu),
-            Quantity::Streams => inputs.streams.map(Self::Streams),
-            Quantity::Congestion => inputs.congestion.clone().map(Self::Congestion),
-            Quantity::Size => inputs.size.map(Self::Size),
-            Quantity::TcpWmem | Quantity::TcpRmem => None,
-        }
-    }
-
-    /// Gives the quantity this value. A window takes the place of a buffer and a buffer that of a
-    /// window: a program asks for one of them.
-    pub fn apply_to(&self, inputs: &mut Inputs) {
-        match self {
-            Self::Bandwidth(rate) => inputs.bandwidth = Some(*rate),
-            Self::Rtt(rtt) => inputs.rtt = Some(*rtt),
-            Self::Distance(distance) => inputs.distance = Some(*distance),
-            Self::Window(window) => (inputs.window, inputs.buffer) = (Some(*window), None),
-            Self::Buffer(request) => (inputs.window, inputs.buffer) = (None, Some(*request)),
-            Self::Sndbuf(request) => inputs.sndbuf = Some(*request),
-            Self::Rcvbuf(request) => inputs.rcvbuf = Some(*request),
-            Self::AppWindow(window) => inputs.app_window = Some(*window),
-            Self::Pause(pause) => inputs.pause = Some(*pause),
-            Self::Loss(loss) => inputs.loss = Some(*loss),
-            Self::Mtu(mtu) => inputs.mtu = Some(*mtu),
-            Self::Streams(streams) => inputs.streams = Some(*streams),
-            Self::Congestion(name) => inputs.congestion = Some(name.clone()),
-            Self::Size(size) => inputs.size = Some(*size),
-        }
-    }
-
-    /// In bit/s, seconds, metres, bytes, as a fraction or a count; a congestion control is no
-    /// number.
-    pub(crate) fn as_number(&self) -> Option<f64> {
-        Some(match self {
-            Self::Bandwidth(rate) => rate.as_f64(),
-            Self::Rtt(time) | Self::Pause(time) => time.as_secs_f64(),
-            Self::Distance(distance) => distance.metres() as f64,
-            Self::Window(bytes)
-            | Self::Buffer(bytes)
-            | Self::Sndbuf(bytes)
-            | Self::Rcvbuf(bytes)
-            | Self::Mtu(bytes)
-            | Self::Size(bytes) => bytes.as_f64(),
-            Self::AppWindow(window) if window.request == ByteCount::ZERO => window.bytes.as_f64(),
-            Self::Loss(loss) => loss.get(),
-            Self::Streams(streams) => f64::from(*streams),
-            Self::AppWindow(_) | Self::Congestion(_) => return None,
-        })
-    }
-
-    /// The nearest value to a number as [`QuantitySetting::as_number`] gives it; none where the
-    /// quantity is no number, or a whole one and `number` is not.
-    pub(crate) fn of_number(quantity: Quantity, number: f64) -> Option<Self> {
-        Some(match quantity {
-            Quantity::Bandwidth => Self::Bandwidth(BitRate::from_bps_f64(number)),
-            Quantity::Rtt => Self::Rtt(Span::from_secs_f64(number)),
-            Quantity::Distance => Self::Distance(Distance::from_metres(number.round() as u64)),
-            Quantity::Window => Self::Window(ByteCount::from_f64(number)),
-            Quantity::Buffer => Self::Buffer(ByteCount::from_f64(number)),
-            Quantity::Sndbuf => Self::Sndbuf(ByteCount::from_f64(number)),
-            Quantity::Rcvbuf => Self::Rcvbuf(ByteCount::from_f64(number)),
-            Quantity::AppWindow => Self::AppWindow(ProgramWindow {
-                bytes: ByteCount::from_f64(number),
-                request: ByteCount::ZERO,
-            }),
-            Quantity::Pause => Self::Pause(Span::from_secs_f64(number)),
-            Quantity::Loss => Self::Loss(Ratio::new(number)),
-            Quantity::Mtu => Self::Mtu(ByteCount::from_f64(number)),
-            Quantity::Size => Self::Size(ByteCount::from_f64(number)),
-            Quantity::Streams if number.fract() == 0.0 => Self::Streams(number as u16),
-            Quantity::Streams | Quantity::Congestion | Quantity::TcpWmem | Quantity::TcpRmem => {
-                return None;
-            }
-        })
     }
 
     /// In base units, as a cell of a file.

@@ -408,10 +408,7 @@ pub(crate) fn usual_of_bbr(idle: Span) -> Span {
 
 /// Returns the congestion control of a load, CUBIC for one that the model does not know.
 fn requested_control(request: &Request, sender: &HostSettings) -> CongestionControl {
-    let name = request
-        .congestion
-        .as_deref()
-        .unwrap_or(&sender.congestion_control);
+    let name = request.congestion_at(sender);
     CongestionControl::from_name(name).unwrap_or(CongestionControl::Cubic)
 }
 

@@ -1,5 +1,7 @@
 //! Each ceiling on the rate, by the textbook and by the running kernel.
 
+use std::iter;
+
 use fullpipe_record::{Buffer, Limit, Request, TooBig};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
@@ -17,38 +19,52 @@ pub(crate) struct CeilingFigures {
     pub(crate) high: BitRate,
     /// Of each stream.
     pub(crate) window: Option<ByteCount>,
+    /// The rate to which each stream was stated to be held, with its name in a formula.
+    pub(crate) stated: Option<(BitRate, &'static str)>,
+}
+
+impl CeilingFigures {
+    /// A ceiling that a rule gives.
+    fn by_rule(kind: Limit, textbook: BitRate, kernel_model: BitRate) -> Self {
+        let rule = LikelyFactor::by_rule();
+        Self {
+            kind,
+            textbook,
+            kernel_model,
+            low: kernel_model.scale_by(rule.low.get()),
+            high: kernel_model.scale_by(rule.high.get()),
+            window: None,
+            stated: None,
+        }
+    }
 }
 
 /// Every ceiling of a connection; `None` where what is known of the path sets none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ConnectionCeilings {
-    pub(crate) receive_window: CeilingFigures,
-    pub(crate) send_buffer: CeilingFigures,
-    pub(crate) capacity: Option<CeilingFigures>,
-    /// Window of the programs' own protocol.
-    pub(crate) program: Option<CeilingFigures>,
-    /// Rates to which something holds each stream.
-    pub(crate) stated: [Option<CeilingFigures>; 5],
-    /// A policer, which drops what is faster.
-    pub(crate) policer: Option<CeilingFigures>,
-    /// A link that swallows full segments.
-    pub(crate) black_hole: Option<CeilingFigures>,
-    pub(crate) loss: Option<CeilingFigures>,
+    receive_window: CeilingFigures,
+    /// The others that a rule gives.
+    others: [Option<CeilingFigures>; 10],
+    loss: Option<CeilingFigures>,
 }
 
 impl ConnectionCeilings {
     pub(crate) fn from_connection(connection: &ConnectionTerms) -> Self {
+        let [offered, pacing, flow_cap, read_rate, cpu_rate] = stated_rates(connection.request);
         Self {
             receive_window: receive_window(connection),
-            send_buffer: send_buffer(connection),
-            capacity: capacity_ceiling(connection),
-            program: program_ceiling(connection),
-            stated: stated_rates(connection.request).map(|stated| {
-                let (kind, rate, _) = stated?;
-                Some(requested_ceiling(connection, kind, rate))
-            }),
-            policer: policer_ceiling(connection),
-            black_hole: black_hole(connection),
+            others: [
+                Some(send_buffer(connection)),
+                capacity_ceiling(connection),
+                offered,
+                pacing,
+                flow_cap,
+                read_rate,
+                cpu_rate,
+                program_ceiling(connection),
+                policer_ceiling(connection),
+                black_hole(connection),
+            ],
             loss: loss_ceiling(connection),
         }
     }
@@ -58,14 +74,8 @@ impl ConnectionCeilings {
     }
 
     /// The ceilings that a rule gives.
-    pub(crate) fn without_chance(&self) -> impl Iterator<Item = &CeilingFigures> {
-        let stated = self.stated.iter().flatten();
-        let rest = [&self.program, &self.policer, &self.black_hole];
-        [&self.receive_window, &self.send_buffer]
-            .into_iter()
-            .chain(&self.capacity)
-            .chain(stated)
-            .chain(rest.into_iter().flatten())
+    fn without_chance(&self) -> impl Iterator<Item = &CeilingFigures> {
+        iter::once(&self.receive_window).chain(self.others.iter().flatten())
     }
 
     /// The one with the lowest `kernel_model` rate.
@@ -137,18 +147,15 @@ fn send_buffer(connection: &ConnectionTerms) -> CeilingFigures {
 fn capacity_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
     let rate = connection.path.forward.rate?;
     let payload = connection.payload_capacity()?;
-    let rule = LikelyFactor::by_rule();
     let fills = match connection.control {
         CongestionControl::Bbr => connection.sending_share().get() * delivered_share(connection),
         _ => 1.0,
     };
+    let rule = LikelyFactor::by_rule();
     Some(CeilingFigures {
-        kind: Limit::Capacity,
-        textbook: rate,
-        kernel_model: payload.scale_by(fills),
         low: payload.scale_by(fills * rule.low.get() * drop_tail_utilisation(connection).get()),
         high: payload.scale_by(rule.high.get()).min(rate),
-        window: None,
+        ..CeilingFigures::by_rule(Limit::Capacity, rate, payload.scale_by(fills))
     })
 }
 
@@ -165,14 +172,9 @@ fn policer_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
         connection.mss,
     );
     let [rate, used] = [policer.rate, used].map(|rate| rate.scale_by(payload));
-    let rule = LikelyFactor::by_rule();
     Some(CeilingFigures {
-        kind: Limit::Loss,
-        textbook: policer.rate,
-        kernel_model: used,
-        low: used.scale_by(rule.low.get()),
-        high: rate.scale_by(rule.high.get()),
-        window: None,
+        high: rate.scale_by(LikelyFactor::by_rule().high.get()),
+        ..CeilingFigures::by_rule(Limit::Loss, policer.rate, used)
     })
 }
 
@@ -181,42 +183,35 @@ fn black_hole(connection: &ConnectionTerms) -> Option<CeilingFigures> {
     let narrow = connection.path.forward.effects.narrow?;
     let swallows =
         narrow.too_big == TooBig::Swallowed && connection.mss + connection.headers > narrow.mtu;
-    swallows.then_some(CeilingFigures {
-        kind: Limit::Mtu,
-        textbook: BitRate::ZERO,
-        kernel_model: BitRate::ZERO,
-        low: BitRate::ZERO,
-        high: BitRate::ZERO,
-        window: None,
-    })
+    swallows.then(|| CeilingFigures::by_rule(Limit::Mtu, BitRate::ZERO, BitRate::ZERO))
 }
 
 /// One window of the programs' protocol for each of its rounds. Programs that wait longer than the
 /// path does are what limits the rate.
 fn program_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
     let window = connection.request.stated_load().app_window?.bytes;
-    let round = connection.program_round()?;
-    let streams = u64::from(connection.request.streams);
+    let of_all = window * u64::from(connection.request.streams);
     let path_round = connection.path.rtt() + connection.pause();
-    let rate = window::rate_of_window(window * streams, round);
-    let rule = LikelyFactor::by_rule();
+    let kind = if connection.pause() > connection.rtt {
+        Limit::SenderApplication
+    } else {
+        Limit::ApplicationWindow
+    };
     Some(CeilingFigures {
-        kind: if connection.pause() > connection.rtt {
-            Limit::SenderApplication
-        } else {
-            Limit::ApplicationWindow
-        },
-        textbook: window::rate_of_window(window * streams, path_round),
-        kernel_model: rate,
-        low: rate.scale_by(rule.low.get()),
-        high: rate.scale_by(rule.high.get()),
         window: Some(window),
+        ..CeilingFigures::by_rule(
+            kind,
+            window::rate_of_window(of_all, path_round),
+            window::rate_of_window(of_all, connection.program_round()?),
+        )
     })
 }
 
-/// Returns the rates to which something holds each stream, with the limit that each is and its name
-/// in a formula.
-pub(crate) fn stated_rates(request: &Request) -> [Option<(Limit, BitRate, &'static str)>; 5] {
+/// Rates of payload to which something holds each stream. The kernel paces payload too: it counts a
+/// packet before its headers are added (`tcp_update_skb_after_send`), but for the discipline `fq`,
+/// which counts them.
+fn stated_rates(request: &Request) -> [Option<CeilingFigures>; 5] {
+    let load = request.stated_load();
     [
         (
             Limit::SenderApplication,
@@ -224,39 +219,21 @@ pub(crate) fn stated_rates(request: &Request) -> [Option<(Limit, BitRate, &'stat
             "asked of the program",
         ),
         (Limit::Pacing, request.pacing, "maximum pace"),
-        (
-            Limit::Capacity,
-            request.stated_load().flow_cap,
-            "for each flow",
-        ),
+        (Limit::Capacity, load.flow_cap, "for each flow"),
         (
             Limit::ReceiverApplication,
-            request.stated_load().read_rate,
+            load.read_rate,
             "read by the program",
         ),
-        (
-            Limit::Cpu,
-            request.stated_load().cpu_rate,
-            "of one processor",
-        ),
+        (Limit::Cpu, load.cpu_rate, "of one processor"),
     ]
-    .map(|(kind, rate, name)| Some((kind, rate?, name)))
-}
-
-/// A rate of payload that each stream was asked to keep to. The kernel paces payload too: it counts
-/// a packet before its headers are added (`tcp_update_skb_after_send`), but for the discipline
-/// `fq`, which counts them.
-fn requested_ceiling(connection: &ConnectionTerms, kind: Limit, asked: BitRate) -> CeilingFigures {
-    let rate = asked.scale_by(f64::from(connection.request.streams));
-    let rule = LikelyFactor::by_rule();
-    CeilingFigures {
-        kind,
-        textbook: rate,
-        kernel_model: rate,
-        low: rate.scale_by(rule.low.get()),
-        high: rate.scale_by(rule.high.get()),
-        window: None,
-    }
+    .map(|(kind, each, name)| {
+        let all = each?.scale_by(f64::from(request.streams));
+        Some(CeilingFigures {
+            stated: Some((each?, name)),
+            ..CeilingFigures::by_rule(kind, all, all)
+        })
+    })
 }
 
 /// The share of what BBR sends that arrives: it fills the link with what is then lost, too, unless
@@ -367,5 +344,6 @@ fn per_stream(
         low: whole.scale_by(likely.low.get()),
         high: whole.scale_by(likely.high.get()),
         window: Some(windows.kernel_model.scale_by(likely.mid.get())),
+        stated: None,
     }
 }

@@ -1,6 +1,4 @@
-use fullpipe_record::{
-    Edit, HostSettings, Path, PathDirection, Ramp, Request, Segmentation, TooBig,
-};
+use fullpipe_record::{Edit, HostSettings, Path, Ramp, Request, Segmentation};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::framing;
@@ -51,10 +49,10 @@ impl<'a> ConnectionTerms<'a> {
         let timestamps = sender.timestamps && receiver.timestamps;
         let headers = framing::tcp_headers(path.forward.ip, timestamps);
         let mss = framing::segment_payload(
-            known_mtu(&path.forward),
+            path.forward.known_mtu(),
             path.forward.ip,
             timestamps,
-            request.mss.into_iter().chain(clamped_mss(path)).min(),
+            request.mss.into_iter().chain(path.clamped_mss()).min(),
         );
         let [sndbuf, rcvbuf] = [request.send_buffer(), request.receive_buffer()]
             .map(|buffer| kernel::socket_request(receiver, buffer, mss));
@@ -63,7 +61,7 @@ impl<'a> ConnectionTerms<'a> {
             sender,
             receiver,
             request,
-            control: CongestionControl::from_name(control_name(sender, request))
+            control: CongestionControl::from_name(request.congestion_at(sender))
                 .unwrap_or(CongestionControl::Reno),
             mss,
             headers,
@@ -77,7 +75,7 @@ impl<'a> ConnectionTerms<'a> {
 
     /// The congestion control by the name that was asked for.
     pub(crate) fn control_name(&self) -> &str {
-        control_name(self.sender, self.request)
+        self.request.congestion_at(self.sender)
     }
 
     /// The mean window of each stream under `loss` at random, where it has one.
@@ -246,13 +244,6 @@ impl<'a> ConnectionTerms<'a> {
 /// `TCP_RTO_MIN`.
 const LEAST_TIMEOUT: Span = Span::from_millis(200);
 
-fn control_name<'a>(sender: &'a HostSettings, request: &'a Request) -> &'a str {
-    request
-        .congestion
-        .as_deref()
-        .unwrap_or(&sender.congestion_control)
-}
-
 fn loaded_rtt(path: &Path, mss: ByteCount, headers: ByteCount) -> Span {
     let time_on_line =
         |rate: Option<BitRate>, bytes| rate.map_or(Span::ZERO, |rate| rate.time_for(bytes));
@@ -262,33 +253,6 @@ fn loaded_rtt(path: &Path, mss: ByteCount, headers: ByteCount) -> Span {
     path.rtt()
         + time_on_line(path.forward.rate, segments)
         + time_on_line(path.reverse.rate, acknowledgement)
-}
-
-/// Returns the edits of middleboxes in both directions.
-fn path_edits(path: &Path) -> impl Iterator<Item = &Edit> {
-    let [forward, reverse] = [&path.forward, &path.reverse].map(|way| &way.effects.edits);
-    forward.iter().chain(reverse)
-}
-
-/// Returns the largest segment that a middlebox lets the ends agree on.
-fn clamped_mss(path: &Path) -> Option<ByteCount> {
-    let clamps = path_edits(path).filter_map(|edit| match edit {
-        Edit::ClampMss(most) => Some(*most),
-        _ => None,
-    });
-    clamps.min()
-}
-
-/// Returns the largest packet of a sender that knows the path: a narrow link that answers is known
-/// after one packet.
-fn known_mtu(forward: &PathDirection) -> ByteCount {
-    let answered = forward
-        .effects
-        .narrow
-        .filter(|narrow| narrow.too_big == TooBig::Answered);
-    answered.map_or(forward.inner_mtu(), |narrow| {
-        narrow.mtu.min(forward.inner_mtu())
-    })
 }
 
 /// Scaling works only where both ends offer it, and nothing on the path takes the offer away.
@@ -301,7 +265,7 @@ fn receive_buffer(
         || ReceiveBuffer::autotuned_buffer(receiver),
         |request| ReceiveBuffer::fixed_buffer(receiver, request),
     );
-    let is_stripped = path_edits(path).any(|edit| *edit == Edit::StripWindowScale);
+    let is_stripped = path.edits().any(|edit| *edit == Edit::StripWindowScale);
     if sender.window_scaling && !is_stripped {
         buffer
     } else {

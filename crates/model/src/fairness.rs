@@ -24,8 +24,7 @@ pub enum LossDistribution {
 /// | Reno | inverse of the round-trip times (Mathis 1997) | its square: the windows gain one segment per own round trip (Lakshman, Madhow 1997 place the power between 1 and 2) |
 /// | CUBIC | its fourth root (RFC 8312 eq. 5) | inverse: the windows grow by the clock, alike (RFC 8312 §5.6) |
 ///
-/// For CUBIC where its own window is larger than Reno's
-/// ([`crate::loss::CubicConstants::leaves_reno_below`]); elsewhere it shares as Reno. `None` for
+/// For CUBIC where its own window is larger than Reno's; elsewhere it shares as Reno. `None` for
 /// BBR: version 1 favours the *longer* way, as its window of two BDPs puts more in the queue there,
 /// but there is no formula for by how much.
 pub fn rate_ratio(

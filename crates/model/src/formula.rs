@@ -3,7 +3,7 @@
 use fullpipe_record::{Ceiling, Limit};
 use fullpipe_units::{OptionText, Ratio};
 
-use crate::ceilings::{CeilingFigures, ConnectionCeilings, stated_rates};
+use crate::ceilings::{CeilingFigures, ConnectionCeilings};
 use crate::connection::ConnectionTerms;
 use crate::kernel::largest_window;
 use crate::loss::CongestionControl;
@@ -30,8 +30,8 @@ pub(crate) fn explain_ceilings(
 }
 
 fn ceiling_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> String {
-    if let Some(stated) = stated_formula(figures, connection) {
-        return stated;
+    if let Some((rate, name)) = figures.stated {
+        return format!("{rate} {name}{}", streams_factor(connection));
     }
     match figures.kind {
         Limit::ReceiveWindow => {
@@ -51,20 +51,6 @@ fn ceiling_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> St
         Limit::Mtu => "no full segment passes the narrow link, which says nothing".to_owned(),
         _ => capacity_formula(figures, connection),
     }
-}
-
-/// Returns the formula of a ceiling that is one of the stated rates.
-fn stated_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> Option<String> {
-    let streams = f64::from(connection.request.streams);
-    stated_rates(connection.request)
-        .into_iter()
-        .flatten()
-        .find(|(kind, rate, _)| {
-            *kind == figures.kind
-                && rate.scale_by(streams) == figures.textbook
-                && figures.window.is_none()
-        })
-        .map(|(_, rate, name)| format!("{rate} {name}{}", streams_factor(connection)))
 }
 
 /// Returns what a policer passes, and the share of it that its drops leave.

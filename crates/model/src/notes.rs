@@ -7,7 +7,7 @@ use crate::ceilings::{ConnectionCeilings, few_losses};
 use crate::connection::ConnectionTerms;
 use crate::kernel::{self, WindowShare};
 use crate::loss::{BBR_ABSORBS, CongestionControl, FORMULAS_HOLD_TO};
-use crate::systems::SYSTEMS;
+use crate::systems::system_note;
 
 /// The sizes of packet with which learnt shares were measured.
 const MEASURED_MTUS: [ByteCount; 2] = [ByteCount::new(1500), ByteCount::new(9000)];
@@ -64,11 +64,7 @@ pub(crate) fn prediction_notes(
 /// Says what is assumed of an end that is not Linux, and by whom it is known.
 fn other_system(end: &str, settings: &HostSettings) -> Option<String> {
     let name = settings.system.as_deref()?;
-    let system = SYSTEMS.iter().find(|system| system.name == name)?;
-    Some(format!(
-        "the {end} is {name}. {} ({})",
-        system.note, system.source
-    ))
+    Some(format!("the {end} is {name}. {}", system_note(name)?))
 }
 
 fn scaling_off(connection: &ConnectionTerms) -> Option<String> {

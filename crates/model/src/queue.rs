@@ -14,22 +14,7 @@ use crate::window;
 /// With the queue's whole size it is the round-trip time when drop-tail drops: window ceilings take
 /// this one, the BDP takes `rtt`.
 pub fn loaded_rtt(rtt: Span, queued: ByteCount, rate: BitRate) -> Span {
-    rtt + queue_delay(queued, rate)
-}
-
-/// Returns the time that `queued` bytes wait before a link of `rate`.
-pub fn queue_delay(queued: ByteCount, rate: BitRate) -> Span {
-    rate.time_for(queued)
-}
-
-/// The drop-tail queue with which `streams` keep a link full: (1 − β) ÷ β of the `bdp` for one (all
-/// of it for Reno, 0.43 for CUBIC, none for BBR), and less by √streams for more (Appenzeller et al.
-/// 2004).
-///
-/// The root holds where the streams back off independently of each other, which takes hundreds of
-/// them; fewer tend to back off together and need up to as much as one. No stream is taken as one.
-pub fn needed_queue(control: CongestionControl, bdp: ByteCount, streams: u16) -> ByteCount {
-    bdp.scale_by(control.queue_needed().get() / f64::from(streams.max(1)).sqrt())
+    rtt + rate.time_for(queued)
 }
 
 /// The share of a link that one stream fills with a drop-tail queue of `queue` bytes, in steady
@@ -107,18 +92,6 @@ pub fn policed_rate(
     rate.scale_by(share.min(1.0))
 }
 
-/// The bucket from which on [`policed_rate`] gives the whole rate.
-pub fn bucket_needed(
-    control: CongestionControl,
-    rate: BitRate,
-    rtt: Span,
-    mss: ByteCount,
-) -> ByteCount {
-    let bdp = window::bdp(rate, rtt).as_f64() / mss.as_f64();
-    let over = bdp * (1.0 - control.backoff_factor()) / (1.0 + control.backoff_factor());
-    mss.scale_by(over * over / 2.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,27 +107,8 @@ mod tests {
     #[test]
     fn a_gigabit_queues_a_bdp_in_a_round_trip() {
         let (rtt, rate) = (Span::from_millis(100), BitRate::from_mbps(1000));
-        assert_eq!(queue_delay(BDP, rate), rtt);
         assert_eq!(loaded_rtt(rtt, BDP, rate), Span::from_millis(200));
         assert_eq!(loaded_rtt(rtt, BDP, BitRate::ZERO), Span::MAX);
-    }
-
-    #[test]
-    fn queues_that_keep_a_link_full() {
-        for (control, streams, bytes) in [
-            (CongestionControl::Reno, 1, 12_500_000),
-            (CongestionControl::Cubic, 1, 5_357_143),
-            (CongestionControl::Bbr, 1, 0),
-            (CongestionControl::Reno, 100, 1_250_000),
-            (CongestionControl::Reno, 0, 12_500_000),
-        ] {
-            assert_eq!(needed_queue(control, BDP, streams).get(), bytes);
-        }
-        // The paper's example: 10 000 flows let 2.5 Gbit/s save 99 % of the buffer.
-        assert_eq!(
-            needed_queue(CongestionControl::Reno, BDP, 10_000),
-            BDP.scale_by(0.01)
-        );
     }
 
     #[test]
@@ -256,15 +210,9 @@ mod tests {
             );
             assert!((got.as_mbps() - mbps).abs() < 1e-3, "{bytes} B: {got}");
         }
-        let enough = bucket_needed(CongestionControl::Reno, rate, rtt, mss);
-        assert_eq!(enough.get() / 1250, 55_555);
         assert_eq!(
             policed_rate(CongestionControl::Bbr, rate, ByteCount::ZERO, rtt, mss),
             rate
-        );
-        assert_eq!(
-            bucket_needed(CongestionControl::Bbr, rate, rtt, mss),
-            ByteCount::ZERO
         );
     }
 
@@ -311,14 +259,6 @@ mod tests {
         }
 
         #[test]
-        fn more_streams_never_need_more_queue(bdp: u64, streams: u16, more: u16) {
-            for control in ALL {
-                let queue = |streams| needed_queue(control, ByteCount::new(bdp), streams);
-                prop_assert!(queue(streams) >= queue(streams.saturating_add(more)));
-            }
-        }
-
-        #[test]
         fn what_is_offered_arrives_or_is_lost_and_more_leaves_less(offered: u64, more: u64, capacity: u64) {
             let at = |offered| unresponsive_shares(BitRate::from_bps(offered), BitRate::from_bps(capacity));
             let (one, other) = (at(offered), at(offered.saturating_add(more)));
@@ -337,7 +277,6 @@ mod tests {
                 };
                 prop_assert!(passed(bucket) <= passed(bucket.saturating_add(more)));
                 prop_assert!(passed(bucket) <= BitRate::from_bps(bps).scale_by(1.0));
-                let _ = bucket_needed(control, BitRate::from_bps(bps), Span::from_nanos(nanos), ByteCount::new(mss));
             }
         }
     }

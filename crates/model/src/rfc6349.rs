@@ -1,4 +1,4 @@
-//! The three metrics of RFC 6349, and the ideal that they are held against.
+//! Metrics of RFC 6349, and the ideal that a rate is held against.
 //!
 //! The window that a path needs is [`crate::window::bdp`] (RFC 6349 §3.3.1). The ideal leaves out
 //! the ramp and counts headers of 40 bytes, so a connection with timestamps does not reach it by
@@ -24,18 +24,6 @@ pub fn max_throughput(rate: BitRate, payload: ByteCount, wire: ByteCount) -> Bit
         frames_per_second(rate, wire).of_size(payload),
         Span::from_secs(1),
     )
-}
-
-/// Time that `size` takes at the maximum achievable throughput (RFC 6349 §4.1.2), rounded up to a
-/// nanosecond.
-pub fn ideal_transfer_time(size: ByteCount, throughput: BitRate) -> Span {
-    throughput.time_for(size)
-}
-
-/// Actual ÷ ideal transfer time (RFC 6349 §4.1): 1 is perfect, 1.5 is half as long again; zero
-/// where the ideal is.
-pub fn transfer_time_ratio(actual: Span, ideal: Span) -> Ratio {
-    Ratio::from_quotient(actual.as_secs_f64(), ideal.as_secs_f64())
 }
 
 /// Share of the transmitted bytes that were not retransmissions (RFC 6349 §4.2), from 0 to 1.
@@ -129,13 +117,6 @@ mod tests {
         assert_eq!(format!("{:.3}", kept.as_percent()), "98.039");
         let delay = buffer_delay(Span::from_millis(32), Span::from_millis(25));
         assert_eq!(delay.to_string(), "28 %");
-        assert_eq!(
-            transfer_time_ratio(Span::from_secs(12), Span::from_secs(8)),
-            Ratio::new(1.5)
-        );
-        // Five times 100 MB over 500 Mbit/s.
-        let ideal = ideal_transfer_time(ByteCount::new(500_000_000), BitRate::from_mbps(500));
-        assert_eq!(ideal, Span::from_secs(8));
     }
 
     #[test]
@@ -153,14 +134,9 @@ mod tests {
             Ratio::ZERO
         );
         assert_eq!(buffer_delay(Span::from_millis(20), Span::ZERO), Ratio::ZERO);
-        assert_eq!(transfer_time_ratio(Span::MAX, Span::ZERO), Ratio::ZERO);
         assert_eq!(
             frames_per_second(BitRate::from_mbps(1), ByteCount::ZERO),
             SegCount::ZERO
-        );
-        assert_eq!(
-            ideal_transfer_time(ByteCount::new(1), BitRate::ZERO),
-            Span::MAX
         );
     }
 
@@ -183,7 +159,6 @@ mod tests {
             let (idle, longer) = (Span::from_nanos(idle), loaded.saturating_add(more));
             let (loaded, longer) = (Span::from_nanos(loaded), Span::from_nanos(longer));
             prop_assert!(buffer_delay(longer, idle) >= buffer_delay(loaded, idle));
-            prop_assert!(transfer_time_ratio(longer, idle) >= transfer_time_ratio(loaded, idle));
         }
     }
 }

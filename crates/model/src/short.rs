@@ -39,23 +39,6 @@ pub fn transfer_time(
     start + steady.time_for(left) + rtt + rtt.scale_by(repair)
 }
 
-/// The mean rate of `bytes` over [`transfer_time`]: what a test that counts from the first packet
-/// shows.
-pub fn mean_rate(
-    bytes: ByteCount,
-    mss: ByteCount,
-    rtt: Span,
-    steady: BitRate,
-    loss: Option<Ratio>,
-) -> BitRate {
-    let time = transfer_time(bytes, mss, rtt, steady, loss);
-    if time == Span::ZERO {
-        steady
-    } else {
-        BitRate::from_bytes_in(bytes, time)
-    }
-}
-
 /// The parts of the expected time of a transfer (Cardwell, Savage, Anderson 2000, eq. 25).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferLatency {

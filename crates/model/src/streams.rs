@@ -1,8 +1,6 @@
 //! The rate of several streams over one path.
 
-use fullpipe_units::{BitRate, Ratio};
-
-use crate::loss::CongestionControl;
+use fullpipe_units::BitRate;
 
 /// The rate of `streams` of which `each` alone would have that rate: their sum, up to the
 /// `capacity`.
@@ -28,30 +26,12 @@ pub fn to_fill(each: BitRate, capacity: BitRate) -> Option<u16> {
         .ok()
 }
 
-/// The fewest streams that use `utilisation` of a link without any queue: Altman et al. 2006
-/// (MSR-TR-2005-130), solved for the streams: u ÷ (1 − u) · (1 − β) ÷ (1 + β). `None` where no
-/// number does, as for all of the link.
-///
-/// Holds where one stream backs off at a time; streams that back off together stay at what one of
-/// them uses.
-pub fn to_use(utilisation: Ratio, control: CongestionControl) -> Option<u16> {
-    let (share, backoff) = (utilisation.get(), control.backoff_factor());
-    let exact = share / (1.0 - share) * (1.0 - backoff) / (1.0 + backoff);
-    // Whole numbers come out a digit of the last place above or below.
-    let near = (exact as u16).saturating_sub(1).max(1);
-    (near..=near.saturating_add(2))
-        .find(|streams| control.utilisation_without_queue(*streams).get() >= share - ROUNDING)
-}
-
-/// A target that is met but for the last digit is met.
-const ROUNDING: f64 = 1e-9;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::mathis_window;
+    use crate::loss::{CongestionControl, mathis_window};
     use crate::window;
-    use fullpipe_units::{ByteCount, Span};
+    use fullpipe_units::{ByteCount, Ratio, Span};
     use proptest::prelude::*;
 
     #[test]
@@ -75,27 +55,6 @@ mod tests {
             "57.22 Mbit/s"
         );
         assert_eq!(to_fill(each, BitRate::from_mbps(100)), Some(7));
-    }
-
-    #[test]
-    fn three_streams_use_90_percent_and_six_almost_95() {
-        let reno = |share| to_use(Ratio::new(share), CongestionControl::Reno);
-        for (share, streams) in [
-            (0.0, 1),
-            (0.75, 1),
-            (6.0 / 7.0, 2),
-            (0.9, 3),
-            (0.9474, 7),
-            (0.947, 6),
-            (0.95, 7),
-            (0.98, 17),
-        ] {
-            assert_eq!(reno(share), Some(streams), "{share}");
-        }
-        assert_eq!(reno(1.0), None);
-        assert_eq!(reno(f64::INFINITY), None);
-        assert_eq!(to_use(Ratio::new(0.95), CongestionControl::Cubic), Some(4));
-        assert_eq!(to_use(Ratio::ONE, CongestionControl::Bbr), Some(1));
     }
 
     #[test]
@@ -137,16 +96,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn the_number_found_is_enough_and_one_less_is_not(share in 0_f64..0.9999) {
-            for control in [CongestionControl::Reno, CongestionControl::Cubic, CongestionControl::Bbr] {
-                let streams = to_use(Ratio::new(share), control).unwrap();
-                let used = |streams| control.utilisation_without_queue(streams).get();
-                prop_assert!(used(streams) >= share - ROUNDING);
-                prop_assert!(streams == 1 || used(streams - 1) < share);
-            }
-        }
-
         #[test]
         fn the_number_that_fills_fills_and_one_less_does_not(each: u64, capacity: u64, streams: u16) {
             let (each, capacity) = (BitRate::from_bps(each), BitRate::from_bps(capacity));

@@ -9,65 +9,67 @@ use fullpipe_units::ByteCount;
 
 use crate::kernel;
 
-/// An operating system, or a TCP that a program brings along, and its buffers by default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct System {
+/// An operating system, or a TCP that a program brings along, as a row of [`SYSTEMS`].
+struct System(
     /// Names that ask for it. Of a family, `macos`, any version is taken too: `macos-14`.
-    pub ids: &'static [&'static str],
+    &'static [&'static str],
     /// Name, with the range of versions.
-    pub name: &'static str,
-    /// True if connections that it opens have scaled windows.
-    pub scales_windows: bool,
-    /// True if its segments carry timestamps.
-    pub timestamps: bool,
-    /// Receive window at first, and at most where it grows.
-    pub receive: [u64; 2],
-    /// Send buffer at first, and at most where it grows.
-    pub send: [u64; 2],
+    &'static str,
+    /// True if connections that it opens have scaled windows, and if its segments carry timestamps.
+    [bool; 2],
+    /// Receive window at first, and at most where it grows; and the send buffer likewise.
+    [[u64; 2]; 2],
     /// Congestion control.
-    pub congestion: &'static str,
-    /// One sentence on what is particular.
-    pub note: &'static str,
-    /// Source of the figures.
-    pub source: &'static str,
-}
+    &'static str,
+    /// One sentence on what is particular, and the source of the figures.
+    [&'static str; 2],
+);
 
 impl System {
     /// Returns the settings of an untouched host of this system. Its buffers count payload: all of
     /// a receive buffer is window.
-    pub fn to_settings(&self) -> HostSettings {
-        let [tcp_rmem, tcp_wmem] = [self.receive, self.send].map(|[default, max]| BufferTriple {
+    fn to_settings(&self) -> HostSettings {
+        let Self(_, name, [window_scaling, timestamps], buffers, congestion, _) = *self;
+        let [tcp_rmem, tcp_wmem] = buffers.map(|[default, max]| BufferTriple {
             min: ByteCount::new(default),
             default: ByteCount::new(default),
             max: ByteCount::new(max),
         });
         HostSettings {
-            system: Some(self.name.to_owned()),
+            system: Some(name.to_owned()),
             tcp_rmem,
             tcp_wmem,
             rmem_max: Some(LARGEST),
             wmem_max: Some(LARGEST),
-            window_scaling: self.scales_windows,
-            timestamps: self.timestamps,
-            moderate_rcvbuf: self.receive[0] < self.receive[1],
-            congestion_control: self.congestion.to_owned(),
-            available_congestion_controls: vec![self.congestion.to_owned()],
+            window_scaling,
+            timestamps,
+            moderate_rcvbuf: tcp_rmem.default < tcp_rmem.max,
+            congestion_control: congestion.to_owned(),
+            available_congestion_controls: vec![congestion.to_owned()],
             ..HostSettings::of_linux_6_18()
         }
     }
 }
 
 /// Returns the system of this name; case does not matter.
-pub fn find_system(name: &str) -> Option<&'static System> {
+fn find_system(name: &str) -> Option<&'static System> {
     let name = name.to_ascii_lowercase();
     let family = name.split_once('-').map_or("", |(family, _)| family);
     [name.as_str(), family]
         .into_iter()
-        .find_map(|id| SYSTEMS.iter().find(|system| system.ids.contains(&id)))
+        .find_map(|id| SYSTEMS.iter().find(|system| system.0.contains(&id)))
 }
 
-/// Returns the settings of an untouched host of the system with this name: `linux-5.15`, or one of
-/// [`SYSTEMS`].
+fn system_ids() -> Vec<&'static str> {
+    SYSTEMS
+        .iter()
+        .flat_map(|System(ids, ..)| *ids)
+        .copied()
+        .collect()
+}
+
+/// Returns the settings of an untouched host of the system with this name: `linux-5.15`,
+/// `windows-10`, `quic`.
 ///
 /// # Errors
 /// Fails with a sentence that lists the names if none is `name`.
@@ -77,46 +79,45 @@ pub fn system_settings(name: &str) -> Result<HostSettings, String> {
         return Ok(kernel::default_settings(kernel));
     }
     find_system(name).map(System::to_settings).ok_or_else(|| {
-        let names: Vec<&str> = SYSTEMS
-            .iter()
-            .flat_map(|system| system.ids)
-            .copied()
-            .collect();
         format!(
             "\"{name}\" is not a system that is known: write linux-5.15 or one of {}",
-            names.join(", ")
+            system_ids().join(", ")
         )
     })
 }
 
+/// Returns what is particular of the system of which [`HostSettings::system`] is this name, with
+/// its source.
+pub(crate) fn system_note(name: &str) -> Option<String> {
+    let System(.., [note, source]) = SYSTEMS.iter().find(|system| system.1 == name)?;
+    Some(format!("{note} ({source})"))
+}
+
 /// All that are known, by family and age.
-pub const SYSTEMS: &[System] = &[
-    System {
-        ids: &["windows-2000", "windows-xp", "windows-2003"],
-        name: "Windows 2000, XP and Server 2003",
-        scales_windows: false,
-        timestamps: false,
-        receive: [17_520; 2],
-        send: [8 << 10; 2],
-        congestion: "reno",
-        note: "Its window is 17 520 B on Ethernet, and up to 65 535 B with cards faster than 100 Mbit/s; \
+const SYSTEMS: &[System] = &[
+    System(
+        &["windows-2000", "windows-xp", "windows-2003"],
+        "Windows 2000, XP and Server 2003",
+        [false, false],
+        [[17_520; 2], [8 << 10; 2]],
+        "reno",
+        [
+            "Its window is 17 520 B on Ethernet, and up to 65 535 B with cards faster than 100 Mbit/s; \
                TcpWindowSize and Tcp1323Opts in the registry change that, DefaultSendWindow the send buffer",
-        source: "Microsoft, Windows Server 2003: TcpWindowSize (cc757802), AFD registry parameters; knowledge base \
+            "Microsoft, Windows Server 2003: TcpWindowSize (cc757802), AFD registry parameters; knowledge base \
                  224829",
-    },
-    System {
-        ids: &["windows-vista", "windows-2008", "windows-7"],
-        name: "Windows Vista, 7 and Server 2008",
-        scales_windows: true,
-        timestamps: false,
-        receive: [64 << 10, 16 << 20],
-        send: [8 << 10, 16 << 20],
-        congestion: "reno",
-        note: SEND_8_KIB,
-        source: WINSOCK,
-    },
-    System {
-        ids: &[
+        ],
+    ),
+    System(
+        &["windows-vista", "windows-2008", "windows-7"],
+        "Windows Vista, 7 and Server 2008",
+        [true, false],
+        [[64 << 10, 16 << 20], [8 << 10, 16 << 20]],
+        "reno",
+        [SEND_8_KIB, WINSOCK],
+    ),
+    System(
+        &[
             "windows-8",
             "windows-10",
             "windows-11",
@@ -125,93 +126,84 @@ pub const SYSTEMS: &[System] = &[
             "windows-2019",
             "windows-2022",
         ],
-        name: "Windows 8, 10, 11 and Server 2012 to 2022",
-        scales_windows: true,
-        timestamps: false,
-        receive: [64 << 10, 16 << 20],
-        send: [64 << 10, 16 << 20],
-        congestion: "cubic",
-        note: SEND_64_KIB,
-        source: WINSOCK,
-    },
-    System {
-        ids: &["macos"],
-        name: "macOS",
-        scales_windows: true,
-        timestamps: true,
-        receive: [128 << 10, 4 << 20],
-        send: [128 << 10, 4 << 20],
-        congestion: "cubic",
-        note: "net.inet.tcp.autorcvbufmax and autosndbufmax are 4 MiB, and 1 MiB to macOS 10.15",
-        source: "ESnet, fasterdata.es.net/host-tuning/osx (2025); XNU, bsd/netinet/tcp_subr.c",
-    },
-    System {
-        ids: &["freebsd-13", "freebsd-12", "freebsd-11"],
-        name: "FreeBSD to 13",
-        scales_windows: true,
-        timestamps: true,
-        receive: [64 << 10, 2 << 20],
-        send: [32 << 10, 2 << 20],
-        congestion: "reno",
-        note: FREEBSD_SYSCTL,
-        source: FREEBSD,
-    },
-    System {
-        ids: &["freebsd"],
-        name: "FreeBSD 14 and later",
-        scales_windows: true,
-        timestamps: true,
-        receive: [64 << 10, 2 << 20],
-        send: [32 << 10, 2 << 20],
-        congestion: "cubic",
-        note: FREEBSD_SYSCTL,
-        source: FREEBSD,
-    },
-    System {
-        ids: &["slirp"],
-        name: "slirp, the NAT of emulators",
-        scales_windows: false,
-        timestamps: false,
-        receive: [8 << 10; 2],
-        send: [8 << 10; 2],
-        congestion: "reno",
-        note: "TCP_RCVSPACE and TCP_SNDSPACE are set when it is built: 8 KiB as of 1995, more in later copies",
-        source: "slirp, tcp.h: TCP_RCVSPACE, TCP_SNDSPACE; andrewtimmins/rpcemu-extended, pull request 105",
-    },
-    System {
-        ids: &["lwip"],
-        name: "lwIP",
-        scales_windows: false,
-        timestamps: false,
-        receive: [4 * 536; 2],
-        send: [2 * 536; 2],
-        congestion: "reno",
-        note: "TCP_WND and TCP_SND_BUF are set when it is built: 4 and 2 segments of 536 B if nothing is said",
-        source: "lwIP 2.1, opt.h: TCP_WND, TCP_SND_BUF, TCP_MSS",
-    },
-    System {
-        ids: &["gvisor"],
-        name: "gVisor's netstack",
-        scales_windows: true,
-        timestamps: true,
-        receive: [1 << 20, 4 << 20],
-        send: [1 << 20, 4 << 20],
-        congestion: "reno",
-        note: "The program that embeds it may set other sizes: Tailscale has 8 MiB to receive and 6 MiB to send",
-        source: "gVisor, pkg/tcpip/transport/tcp/protocol.go: DefaultSendBufferSize, MaxBufferSize; Tailscale, \
+        "Windows 8, 10, 11 and Server 2012 to 2022",
+        [true, false],
+        [[64 << 10, 16 << 20], [64 << 10, 16 << 20]],
+        "cubic",
+        [SEND_64_KIB, WINSOCK],
+    ),
+    System(
+        &["macos"],
+        "macOS",
+        [true, true],
+        [[128 << 10, 4 << 20], [128 << 10, 4 << 20]],
+        "cubic",
+        [
+            "net.inet.tcp.autorcvbufmax and autosndbufmax are 4 MiB, and 1 MiB to macOS 10.15",
+            "ESnet, fasterdata.es.net/host-tuning/osx (2025); XNU, bsd/netinet/tcp_subr.c",
+        ],
+    ),
+    System(
+        &["freebsd-13", "freebsd-12", "freebsd-11"],
+        "FreeBSD to 13",
+        [true, true],
+        [[64 << 10, 2 << 20], [32 << 10, 2 << 20]],
+        "reno",
+        [FREEBSD_SYSCTL, FREEBSD],
+    ),
+    System(
+        &["freebsd"],
+        "FreeBSD 14 and later",
+        [true, true],
+        [[64 << 10, 2 << 20], [32 << 10, 2 << 20]],
+        "cubic",
+        [FREEBSD_SYSCTL, FREEBSD],
+    ),
+    System(
+        &["slirp"],
+        "slirp, the NAT of emulators",
+        [false, false],
+        [[8 << 10; 2], [8 << 10; 2]],
+        "reno",
+        [
+            "TCP_RCVSPACE and TCP_SNDSPACE are set when it is built: 8 KiB as of 1995, more in later copies",
+            "slirp, tcp.h: TCP_RCVSPACE, TCP_SNDSPACE; andrewtimmins/rpcemu-extended, pull request 105",
+        ],
+    ),
+    System(
+        &["lwip"],
+        "lwIP",
+        [false, false],
+        [[4 * 536; 2], [2 * 536; 2]],
+        "reno",
+        [
+            "TCP_WND and TCP_SND_BUF are set when it is built: 4 and 2 segments of 536 B if nothing is said",
+            "lwIP 2.1, opt.h: TCP_WND, TCP_SND_BUF, TCP_MSS",
+        ],
+    ),
+    System(
+        &["gvisor"],
+        "gVisor's netstack",
+        [true, true],
+        [[1 << 20, 4 << 20], [1 << 20, 4 << 20]],
+        "reno",
+        [
+            "The program that embeds it may set other sizes: Tailscale has 8 MiB to receive and 6 MiB to send",
+            "gVisor, pkg/tcpip/transport/tcp/protocol.go: DefaultSendBufferSize, MaxBufferSize; Tailscale, \
                  netstack_tcpbuf_default.go",
-    },
-    System {
-        ids: &["quic"],
-        name: "QUIC",
-        scales_windows: true,
-        timestamps: false,
-        receive: [1 << 40; 2],
-        send: [1 << 40; 2],
-        congestion: "cubic",
-        note: "It has no buffers of TCP; its windows for a stream and for a connection are what --app-window says",
-        source: "RFC 9000 §4.1",
-    },
+        ],
+    ),
+    System(
+        &["quic"],
+        "QUIC",
+        [true, false],
+        [[1 << 40; 2], [1 << 40; 2]],
+        "cubic",
+        [
+            "It has no buffers of TCP; its windows for a stream and for a connection are what --app-window says",
+            "RFC 9000 §4.1",
+        ],
+    ),
 ];
 
 /// The largest request for a buffer: 1 GiB, as no system of these is known to cut one.
@@ -255,7 +247,7 @@ mod tests {
             );
             assert_eq!(send_buffer(&settings, None).get(), send, "{name}");
         }
-        assert_eq!(find_system("os-2"), None);
+        assert!(find_system("os-2").is_none());
         assert!(
             system_settings("os-2")
                 .unwrap_err()
@@ -277,11 +269,7 @@ mod tests {
 
     #[test]
     fn ids_and_names_are_unique() {
-        let mut ids: Vec<&str> = SYSTEMS
-            .iter()
-            .flat_map(|system| system.ids)
-            .copied()
-            .collect();
+        let mut ids = system_ids();
         let all = ids.len();
         ids.sort_unstable();
         ids.dedup();

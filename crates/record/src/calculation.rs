@@ -3,7 +3,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Change, Effects, Encapsulation, Framing, IpVersion, Limit, Prediction, ProgramWindow, Writer,
+    Change, Effects, Encapsulation, Framing, IpVersion, Limit, Prediction, StatedLoad, Writer,
 };
 
 /// The quantity that followed from the others.
@@ -57,30 +57,12 @@ pub struct Inputs {
     /// Request for the socket buffers of both ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub buffer: Option<ByteCount>,
-    /// Request for the send buffer of the sender alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sndbuf: Option<ByteCount>,
-    /// Request for the receive buffer of the receiver alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rcvbuf: Option<ByteCount>,
-    /// Window of the programs' own protocol in each stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub app_window: Option<ProgramWindow>,
-    /// Time between an answer and the next request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pause: Option<Span>,
+    /// What is stated of programs and devices.
+    #[serde(flatten)]
+    pub stated: StatedLoad,
     /// Rate at which the sender's kernel paces each stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pacing: Option<BitRate>,
-    /// Rate to which a device on the path holds each stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flow_cap: Option<BitRate>,
-    /// Rate at which the receiving program takes each stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_rate: Option<BitRate>,
-    /// Rate that a processor of either end carries of each stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_rate: Option<BitRate>,
     /// The way in which the sending program fills its socket.
     #[serde(skip_serializing_if = "is_default")]
     pub writer: Writer,

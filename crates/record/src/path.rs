@@ -2,7 +2,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Effects;
+use crate::{Edit, Effects, TooBig};
 
 /// At which layer a path's rate counts bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -151,6 +151,15 @@ impl PathDirection {
         self.mtu.saturating_sub(self.tunnel_headers())
     }
 
+    /// Largest IP packet of a host that knows the path: a narrow link that answers is known after
+    /// one packet.
+    pub fn known_mtu(&self) -> ByteCount {
+        let narrow = self.effects.narrow;
+        let answered = narrow.filter(|narrow| narrow.too_big == TooBig::Answered);
+        let inner = self.inner_mtu();
+        answered.map_or(inner, |narrow| narrow.mtu.min(inner))
+    }
+
     /// Bytes of the rate that each packet of the hosts costs on top of its own length: tunnel,
     /// tags, framing.
     pub fn packet_overhead(&self) -> ByteCount {
@@ -201,6 +210,21 @@ impl Path {
     /// Round-trip time of the empty path: propagation alone.
     pub fn rtt(&self) -> Span {
         self.forward.delay + self.reverse.delay
+    }
+
+    /// Returns the edits of middleboxes in both directions.
+    pub fn edits(&self) -> impl Iterator<Item = &Edit> {
+        let [forward, reverse] = [&self.forward, &self.reverse].map(|way| &way.effects.edits);
+        forward.iter().chain(reverse)
+    }
+
+    /// Returns the largest segment that a middlebox lets the ends agree on.
+    pub fn clamped_mss(&self) -> Option<ByteCount> {
+        let clamps = self.edits().filter_map(|edit| match edit {
+            Edit::ClampMss(most) => Some(*most),
+            _ => None,
+        });
+        clamps.min()
     }
 
     /// Returns the path that consists of this one between `near` and `far`: the rate, its framing

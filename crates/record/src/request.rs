@@ -7,7 +7,7 @@ use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Direction;
+use crate::{Direction, HostSettings};
 
 /// A request for a socket's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -285,6 +285,12 @@ impl Deref for ResolvedRequest {
 }
 
 impl Request {
+    /// Returns the name of the congestion control: that of `sender` if not set.
+    pub fn congestion_at<'a>(&'a self, sender: &'a HostSettings) -> &'a str {
+        let set = self.congestion.as_deref();
+        set.unwrap_or(&sender.congestion_control)
+    }
+
     /// Returns what is stated of programs and devices.
     pub fn stated_load(&self) -> StatedLoad {
         self.stated.as_deref().copied().unwrap_or_default()

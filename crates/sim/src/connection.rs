@@ -1,7 +1,7 @@
 //! The values that two hosts agree on in their handshake, as their settings and the path have it.
 
 use fullpipe_model::{framing, kernel};
-use fullpipe_record::{Direction, Edit, Path, PathDirection, Segmentation, TooBig, Transport};
+use fullpipe_record::{Direction, Edit, Path, PathDirection, Segmentation, Transport};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::tcp::{AutotuningRules, CongestionControl, HostClock, ReceiverSetup, SenderSetup};
@@ -64,9 +64,9 @@ impl ConnectionSetup {
             ..
         } = plan;
         let control = requested_control(plan)?;
-        let is_stripped = path_edits(path).any(|edit| *edit == Edit::StripTimestamps);
+        let is_stripped = path.edits().any(|edit| *edit == Edit::StripTimestamps);
         let timestamps = sender.timestamps && receiver.timestamps && !is_stripped;
-        let [first_mss, mss] = [path.forward.inner_mtu(), known_mtu(&path.forward)]
+        let [first_mss, mss] = [path.forward.inner_mtu(), path.forward.known_mtu()]
             .map(|mtu| segment_size(plan, mtu, timestamps));
         if mss == ByteCount::ZERO {
             return Err(NotModelled::NoPayload);
@@ -228,11 +228,7 @@ fn requested_control(plan: &SimulationPlan) -> Result<CongestionControl, NotMode
     if plan.request.transport == Transport::Udp {
         return Ok(CongestionControl::Cubic);
     }
-    let name = plan
-        .request
-        .congestion
-        .as_deref()
-        .unwrap_or(&plan.sender.congestion_control);
+    let name = plan.request.congestion_at(&plan.sender);
     name.parse().map_err(NotModelled::Congestion)
 }
 
@@ -268,37 +264,15 @@ fn refuse_unmodelled(plan: &SimulationPlan) -> Result<(), NotModelled> {
         return Err(NotModelled::Multipath);
     }
     let has_sack =
-        sender.sack && receiver.sack && path_edits(path).all(|edit| *edit != Edit::StripSack);
+        sender.sack && receiver.sack && path.edits().all(|edit| *edit != Edit::StripSack);
     if request.transport == Transport::Tcp && !has_sack {
         return Err(NotModelled::WithoutSack);
     }
     Ok(())
 }
 
-fn path_edits(path: &Path) -> impl Iterator<Item = &Edit> {
-    path.forward
-        .effects
-        .edits
-        .iter()
-        .chain(&path.reverse.effects.edits)
-}
-
-/// Returns the largest packet of a host that knows the path.
-pub(crate) fn known_mtu(forward: &PathDirection) -> ByteCount {
-    let answered = forward
-        .effects
-        .narrow
-        .filter(|narrow| narrow.too_big == TooBig::Answered);
-    answered.map_or(forward.inner_mtu(), |narrow| {
-        narrow.mtu.min(forward.inner_mtu())
-    })
-}
-
 fn segment_size(plan: &SimulationPlan, mtu: ByteCount, timestamps: bool) -> ByteCount {
-    let clamp = path_edits(&plan.path).filter_map(|edit| match edit {
-        Edit::ClampMss(most) => Some(*most),
-        _ => None,
-    });
+    let clamp = plan.path.clamped_mss();
     let wanted = plan.request.mss.into_iter().chain(clamp).min();
     framing::segment_payload(mtu, plan.path.forward.ip, timestamps, wanted)
 }

@@ -4,7 +4,7 @@ use fullpipe_record::{Sample, TcpInfo};
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
 use crate::SimulationPlan;
-use crate::connection::{ConnectionSetup, known_mtu};
+use crate::connection::ConnectionSetup;
 use crate::datagrams::{DatagramMark, DatagramStream};
 use crate::flow::SimulatedFlow;
 
@@ -254,7 +254,7 @@ fn sample_ends(
             timestamps: Some(connection.timestamps),
             sack: Some(true),
             window_scaling: Some(connection.scales[1].is_some()),
-            path_mtu: Some(known_mtu(&plan.path.forward)),
+            path_mtu: Some(plan.path.forward.known_mtu()),
             advmss: Some(connection.advmss),
             ..info
         },

@@ -10,7 +10,7 @@ use fullpipe_calc::{
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_model::kernel::default_settings;
 use fullpipe_record::{
-    Change, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, Tunnel,
+    Change, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, StatedLoad, Tunnel,
 };
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag};
 
@@ -250,9 +250,11 @@ fn fixed_inputs(arguments: &CalcArguments) -> Result<Inputs> {
         rate: arguments.rate,
         time: arguments.time,
         pacing: arguments.lists.fq_rate,
-        flow_cap: arguments.flow_cap,
-        read_rate: arguments.lists.read_rate,
-        cpu_rate: arguments.cpu_rate,
+        stated: StatedLoad {
+            flow_cap: arguments.flow_cap,
+            cpu_rate: arguments.cpu_rate,
+            ..arguments.lists.stated_load()
+        },
         writer: arguments.lists.writer(),
         ..Inputs::default()
     };

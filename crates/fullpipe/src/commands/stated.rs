@@ -1,9 +1,9 @@
 //! What can be stated of a load and of its two ends, by the same flags in every command that
 //! predicts.
 
-use fullpipe_calc::{InputError, QuantitySetting};
-use fullpipe_model::systems::{System, find_system, system_settings};
-use fullpipe_record::{Buffer, HostSettings, Quantity, Writer};
+use fullpipe_calc::{InputError, PAUSE_ALONE, QuantitySetting};
+use fullpipe_model::systems::system_settings;
+use fullpipe_record::{HostSettings, Quantity, StatedLoad, Writer};
 
 use super::prelude::*;
 use crate::values::{QuantityValues, values_parser};
@@ -50,7 +50,7 @@ pub(super) struct LoadLists {
     pub(super) fq_rate: Option<BitRate>,
     /// Rate at which the receiving program reads each stream
     #[arg(long, value_name = "RATE", hide_short_help = true)]
-    pub(super) read_rate: Option<BitRate>,
+    read_rate: Option<BitRate>,
     /// Write as ordinary programs do, and sleep while the send buffer is full
     ///
     /// By default the sender keeps the send buffer full.
@@ -85,13 +85,19 @@ impl LoadLists {
         }
     }
 
+    /// Returns what has one value for all combinations.
+    pub(super) fn stated_load(&self) -> StatedLoad {
+        StatedLoad {
+            read_rate: self.read_rate,
+            ..StatedLoad::default()
+        }
+    }
+
     /// Fails if a flag has no effect without another.
     pub(super) fn check_flags(&self) -> Result {
         let requests = self.app_window.is_some() || self.request_size.is_some();
         if self.pause.is_some() && !requests {
-            let sentence = "--pause is the time between an answer and the next request; add for example --request-size \
-                            64KiB";
-            return Err(usage_failure(sentence));
+            return Err(usage_failure(PAUSE_ALONE));
         }
         Ok(())
     }
@@ -101,24 +107,6 @@ impl LoadLists {
 fn parse_request_sizes(text: &str) -> Result<QuantityValues, InputError> {
     let single: Vec<String> = text.split(',').map(|size| format!("1x{size}")).collect();
     values_parser(Quantity::AppWindow)(&single.join(","))
-}
-
-/// Returns `request` with `setting`; the same where that is none of a load.
-pub(super) fn with_setting(request: Request, setting: &QuantitySetting) -> Request {
-    let mut request = request;
-    let mut stated = request.stated_load();
-    match setting {
-        QuantitySetting::Streams(streams) => request.streams = *streams,
-        QuantitySetting::Congestion(name) => request.congestion = Some(name.clone()),
-        QuantitySetting::Window(size) => request.buffer = Buffer::Window(*size),
-        QuantitySetting::Buffer(size) => request.buffer = Buffer::Request(*size),
-        QuantitySetting::Sndbuf(size) => stated.sndbuf = Some(*size),
-        QuantitySetting::Rcvbuf(size) => stated.rcvbuf = Some(*size),
-        QuantitySetting::AppWindow(window) => stated.app_window = Some(*window),
-        QuantitySetting::Pause(pause) => stated.pause = Some(*pause),
-        _ => {}
-    }
-    request.with_stated(stated)
 }
 
 /// The systems of both ends.
@@ -141,8 +129,9 @@ pub(super) struct EndSystems {
 impl EndSystems {
     /// Returns the settings of sender and receiver: `usual` where no system is given.
     pub(super) fn host_settings(&self, usual: &HostSettings) -> [HostSettings; 2] {
-        let quic = find_system("quic").filter(|_| self.quic);
-        let usual = quic.map_or_else(|| usual.clone(), System::to_settings);
+        let quic = Some("quic").filter(|_| self.quic);
+        let quic = quic.and_then(|name| system_settings(name).ok());
+        let usual = quic.as_ref().unwrap_or(usual);
         [&self.sender_os, &self.receiver_os]
             .map(|system| system.clone().unwrap_or_else(|| usual.clone()))
     }

@@ -4,7 +4,7 @@
 //! Version 1 is Linux's (`tcp_bbr.c`), from which the constants are. There is no formula for BBR
 //! with other flows, nor beyond the loss that it stands.
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_units::{Ratio, Span};
 
 /// Loss up to which BBR keeps its rate as well as the model says; from here to [`collapses_above`]
 /// it falls below it.
@@ -35,23 +35,6 @@ pub fn sending_share(rtt: Span) -> Ratio {
     Ratio::new(1.0 - spent.as_secs_f64() / PROBE_RTT_EVERY.as_secs_f64())
 }
 
-/// Returns the goodput of one flow alone on a link of `capacity` under random `loss`: capacity ·
-/// [`sending_share`] · (1 − loss). `None` from [`collapses_above`] on.
-///
-/// `capacity` and the result count bytes at the same layer. The window must have room:
-/// [`window_needed`].
-pub fn delivered_rate(capacity: BitRate, loss: Ratio, rtt: Span) -> Option<BitRate> {
-    (loss < collapses_above())
-        .then(|| capacity.scale_by(sending_share(rtt).get() * (1.0 - loss.get())))
-}
-
-/// The window, in flight and in both buffers, with which nothing but BBR itself bounds it: two
-/// BDPs, its gain on the congestion window. One is the path's; the other covers acknowledgements
-/// that are late or together, and is as much as it ever leaves in a queue.
-pub fn window_needed(bdp: ByteCount) -> ByteCount {
-    bdp * 2
-}
-
 /// `bbr_pacing_gain[0]`.
 const PROBE_GAIN: f64 = 1.25;
 /// `bbr_probe_rtt_mode_ms`.
@@ -80,18 +63,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_does_not_arrive_and_a_fifth_is_too_much() {
+    fn a_fifth_is_too_much() {
         assert_eq!(collapses_above().to_string(), "20 %");
-        let gigabit = |loss| {
-            delivered_rate(
-                BitRate::from_mbps(1000),
-                Ratio::new(loss),
-                Span::from_millis(100),
-            )
-        };
-        assert_eq!(gigabit(0.0), Some(BitRate::from_mbps(960)));
-        assert_eq!(gigabit(0.1), Some(BitRate::from_mbps(864)));
-        assert_eq!(gigabit(0.2), None);
     }
 
     /// The estimate is the largest of the last ten rounds; one in eight probes.
@@ -111,12 +84,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn more_loss_or_a_longer_way_never_delivers_more(
-            bps: u64, loss in 0_f64..0.3, more in 0_f64..0.1, nanos: u64, longer: u64,
-        ) {
-            let at = |loss, nanos| delivered_rate(BitRate::from_bps(bps), Ratio::new(loss), Span::from_nanos(nanos));
-            prop_assert!(at(loss, nanos) >= at(loss + more, nanos));
-            prop_assert!(at(loss, nanos) >= at(loss, nanos.saturating_add(longer)));
+        fn a_longer_way_never_leaves_more(nanos: u64, longer: u64) {
+            let share = |nanos| sending_share(Span::from_nanos(nanos));
+            prop_assert!(share(nanos) >= share(nanos.saturating_add(longer)));
         }
     }
 }

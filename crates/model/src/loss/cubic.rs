@@ -1,4 +1,4 @@
-//! CUBIC: its response to loss (RFC 8312 §5, RFC 9438 §5) and the course of one epoch (§4).
+//! CUBIC: its response to loss (RFC 8312 §5, RFC 9438 §5) and the length of one epoch (§4).
 //!
 //! The response holds for losses evenly spaced, p up to one percent, and windows that no buffer
 //! cuts. Where its own window is smaller than Reno's, CUBIC follows Reno.
@@ -6,7 +6,7 @@
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use super::in_bytes;
-use super::mathis::{RENO, reno_loss, reno_segments};
+use super::mathis::{reno_loss, reno_segments};
 
 /// CUBIC with its two constants; [`CubicConstants::default`] is that of RFC 9438 and of Linux.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,41 +52,17 @@ impl CubicConstants {
         Ratio::new(own.max(reno_loss(segments)).min(1.0))
     }
 
-    /// The loss below which, over `rtt`, the window is CUBIC's own and no longer Reno's: (gain ÷
-    /// 1.2)⁴ · rtt³.
-    pub fn leaves_reno_below(self, rtt: Span) -> Ratio {
-        Ratio::new(libm::pow(self.window_gain() / RENO, 4.0) * libm::pow(rtt.as_secs_f64(), 3.0))
-    }
-
-    /// The round-trip time above which, under `loss`, the window is CUBIC's own:
-    /// [`CubicConstants::leaves_reno_below`] solved for it.
-    pub fn leaves_reno_above(self, loss: Ratio) -> Span {
-        Span::from_secs_f64(libm::cbrt(
-            loss.get() * libm::pow(RENO / self.window_gain(), 4.0),
-        ))
-    }
-
     /// K (eq. 2): the time from a loss at a window of `peak` until the window is `peak` again,
     /// ∛(peak · (1 − β) ÷ C).
     ///
     /// K does not depend on the round-trip time, unless that is so short that Reno is faster.
     pub fn recovery_time(self, peak: SegCount) -> Span {
-        Span::from_secs_f64(self.recovery_seconds(peak))
-    }
-
-    /// The window so long after a loss at `peak` (eq. 1): C(t − K)³ + peak, to the nearest segment.
-    pub fn window_after(self, peak: SegCount, since: Span) -> SegCount {
-        let past = since.as_secs_f64() - self.recovery_seconds(peak);
-        SegCount::new((self.growth.get() * past * past * past + peak.as_f64()).round() as u64)
+        self.growth_time(peak.as_f64() * (1.0 - self.backoff.get()))
     }
 
     /// The time that the convex half of the curve takes to gain so many segments: ∛(gained ÷ C).
     pub(crate) fn growth_time(self, gained: f64) -> Span {
         Span::from_secs_f64(self.growth_seconds(gained))
-    }
-
-    fn recovery_seconds(self, peak: SegCount) -> f64 {
-        self.growth_seconds(peak.as_f64() * (1.0 - self.backoff.get()))
     }
 
     fn growth_seconds(self, gained: f64) -> f64 {
@@ -230,33 +206,9 @@ mod tests {
 
     #[test]
     fn a_gigabit_over_a_tenth_of_a_second_takes_18_6_seconds_to_recover() {
-        let cubic = CubicConstants::default();
         let peak = SegCount::new(8633);
-        assert_eq!(cubic.recovery_time(peak).to_string(), "18.64 s");
-        for (seconds, segments) in [(0, 6043), (10, 8375), (18, 8633), (25, 8736)] {
-            assert_eq!(
-                cubic.window_after(peak, Span::from_secs(seconds)).get(),
-                segments,
-                "after {seconds} s"
-            );
-        }
-    }
-
-    #[test]
-    fn cubic_leaves_reno_at_six_losses_in_ten_thousand_over_a_tenth_of_a_second() {
-        let cubic = CubicConstants::default();
-        for (millis, loss) in [(100, "5.948e-4"), (10, "5.948e-7")] {
-            assert_eq!(
-                format!(
-                    "{:.3e}",
-                    cubic.leaves_reno_below(Span::from_millis(millis)).get()
-                ),
-                loss
-            );
-        }
-        for (loss, rtt) in [(1e-3, "118.9 ms"), (1e-6, "11.89 ms")] {
-            assert_eq!(cubic.leaves_reno_above(Ratio::new(loss)).to_string(), rtt);
-        }
+        let took = CubicConstants::default().recovery_time(peak);
+        assert_eq!(took.to_string(), "18.64 s");
     }
 
     /// The mean of a cubic curve from β to its peak is (3 + β)/4 of it, and it takes K seconds: so
@@ -293,13 +245,8 @@ mod tests {
                     assert!(
                         cubic.tolerated_loss(ByteCount::new(u64::MAX), rtt, UNIT) <= Ratio::ONE
                     );
-                    let _ = cubic.window_after(SegCount::new(u64::MAX), rtt);
-                    let _ = cubic.leaves_reno_below(rtt);
                 }
-                let _ = (
-                    cubic.recovery_time(SegCount::ZERO),
-                    cubic.leaves_reno_above(Ratio::new(f64::MAX)),
-                );
+                let _ = cubic.recovery_time(SegCount::ZERO);
             }
         }
         assert_eq!(
@@ -315,28 +262,6 @@ mod tests {
             let loss = CubicConstants::default().tolerated_loss(window, rtt, UNIT);
             let again = cubic_window(loss, rtt, UNIT);
             prop_assert!((again.as_f64() - window.as_f64()).abs() <= 1.0 + window.as_f64() * 1e-9);
-        }
-
-        #[test]
-        fn the_border_of_renos_region_is_where_the_two_windows_meet(millis in 1_u64..870) {
-            let (cubic, rtt) = (CubicConstants::default(), Span::from_millis(millis));
-            let border = cubic.leaves_reno_below(rtt);
-            prop_assert!((cubic.leaves_reno_above(border).as_secs_f64() / rtt.as_secs_f64() - 1.0).abs() < 1e-6);
-            let gains = |share: f64| {
-                let loss = Ratio::new(border.get() * share);
-                cubic.mean_window(loss, rtt, UNIT) > reno_window(loss, UNIT)
-            };
-            prop_assert!(gains(0.9) && !gains(1.1));
-        }
-
-        #[test]
-        fn a_window_grows_with_time_and_is_whole_again_after_its_recovery(
-            peak in 1_u64..1_000_000_000, nanos in 0_u64..1_000_000_000_000, longer in 0_u64..1_000_000_000_000,
-        ) {
-            let (cubic, peak) = (CubicConstants::default(), SegCount::new(peak));
-            let at = |nanos| cubic.window_after(peak, Span::from_nanos(nanos));
-            prop_assert!(at(nanos) <= at(nanos + longer));
-            prop_assert_eq!(cubic.window_after(peak, cubic.recovery_time(peak)), peak);
         }
     }
 }

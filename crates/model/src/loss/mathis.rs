@@ -87,7 +87,7 @@ pub(super) fn reno_loss(segments: f64) -> f64 {
 }
 
 /// √(3/2), as RFC 3649 rounds it.
-pub(super) const RENO: f64 = 1.2;
+const RENO: f64 = 1.2;
 
 #[cfg(test)]
 mod tests {

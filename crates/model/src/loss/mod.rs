@@ -23,7 +23,7 @@ use fullpipe_units::{ByteCount, Ratio, Span};
 
 pub(crate) use bbr::{ABSORBS as BBR_ABSORBS, PROBE_RTT_EVERY};
 pub use cubic::{CubicConstants, cubic_window};
-pub use highspeed::{highspeed_backoff, highspeed_tolerates, highspeed_window};
+pub use highspeed::{highspeed_tolerates, highspeed_window};
 pub use mathis::{MathisConstant, mathis_window, reno_window, run_length};
 pub(crate) use pftk::{LossEpoch, some_of, timeout_seconds, timeout_share};
 pub use pftk::{PftkFlow, pftk_approximation, pftk_rate, tfrc_rate};

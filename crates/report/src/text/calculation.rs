@@ -79,11 +79,12 @@ fn equation_answer(solved: &Calculation) -> String {
 /// Returns the windows and requests for buffers that were stated, as the subject of a sentence;
 /// `None` where none was.
 fn stated_window(inputs: &Inputs) -> Option<String> {
-    let pause = inputs
+    let of_programs = inputs.stated;
+    let pause = of_programs
         .pause
         .map_text(|pause| format!(" and a pause of {pause}"));
     let stated = [
-        inputs.app_window.map(|window| match window.request {
+        of_programs.app_window.map(|window| match window.request {
             ByteCount::ZERO => format!("an application's window of {window}{pause}"),
             _ => format!("{window} under way{pause}"),
         }),
@@ -91,10 +92,10 @@ fn stated_window(inputs: &Inputs) -> Option<String> {
         inputs
             .buffer
             .map(|size| format!("a buffer request of {size}")),
-        inputs
+        of_programs
             .sndbuf
             .map(|size| format!("a send buffer request of {size}")),
-        inputs
+        of_programs
             .rcvbuf
             .map(|size| format!("a receive buffer request of {size}")),
     ];
@@ -169,7 +170,7 @@ fn improvement_sentence(solved: &Calculation) -> Option<String> {
     }
     Some(match (limit, wants_rate(&solved.inputs)) {
         (_, true) if is_met(solved) => "That is enough.".to_owned(),
-        (Limit::Capacity, _) if solved.inputs.flow_cap.is_some() => {
+        (Limit::Capacity, _) if solved.inputs.stated.flow_cap.is_some() => {
             "More streams lift it, each with its own share.".to_owned()
         }
         (Limit::Capacity, true) => "Only more bandwidth lifts it.".to_owned(),
@@ -492,10 +493,10 @@ const INPUTS: [(&str, Cell); 14] = [
     ("distance", |inputs| figure_text(inputs.distance)),
     ("window", |inputs| figure_text(inputs.window)),
     ("buffer", |inputs| figure_text(inputs.buffer)),
-    ("sndbuf", |inputs| figure_text(inputs.sndbuf)),
-    ("rcvbuf", |inputs| figure_text(inputs.rcvbuf)),
-    ("app window", |inputs| figure_text(inputs.app_window)),
-    ("pause", |inputs| figure_text(inputs.pause)),
+    ("sndbuf", |inputs| figure_text(inputs.stated.sndbuf)),
+    ("rcvbuf", |inputs| figure_text(inputs.stated.rcvbuf)),
+    ("app window", |inputs| figure_text(inputs.stated.app_window)),
+    ("pause", |inputs| figure_text(inputs.stated.pause)),
     ("loss", |inputs| figure_text(inputs.loss)),
     ("mtu", |inputs| inputs.mtu.map(|mtu| mtu.get().to_string())),
     ("streams", |inputs| figure_text(inputs.streams)),

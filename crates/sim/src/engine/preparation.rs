@@ -289,11 +289,9 @@ impl FlowMaker {
             there,
         );
         let starts = starts + Span::from_nanos(self.random.next_u64() % spread.as_nanos());
-        let answers_after =
-            plan.path.reverse.delay + plan.request.stated_load().pause.unwrap_or_default();
-        let credit = plan
-            .request
-            .stated_load()
+        let stated = plan.request.stated_load();
+        let answers_after = plan.path.reverse.delay + stated.pause.unwrap_or_default();
+        let credit = stated
             .app_window
             .map(|window| ProgramCredit::new(window, answers_after, connection.mss));
         let source =

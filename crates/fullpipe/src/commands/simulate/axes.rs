@@ -1,10 +1,9 @@
 //! Lists and ranges of path and load, and their combinations.
 
-use fullpipe_calc::{QuantitySetting, numbers_between};
-use fullpipe_record::Quantity;
+use fullpipe_calc::{QuantitySetting, load_of_inputs, numbers_between};
+use fullpipe_record::{Inputs, Quantity};
 
 use crate::commands::prelude::*;
-use crate::commands::stated::with_setting;
 use crate::values::{QuantityValues, values_parser};
 
 /// Combinations of one table.
@@ -45,7 +44,14 @@ pub(super) struct AxisCombination {
 impl AxisCombination {
     /// Returns the load of this combination, the rest as in `request`.
     pub(super) fn to_request(&self, request: Request) -> Request {
-        self.load.iter().fold(request, with_setting)
+        let mut inputs = Inputs {
+            stated: request.stated_load(),
+            ..Inputs::default()
+        };
+        self.load
+            .iter()
+            .for_each(|setting| setting.apply_to(&mut inputs));
+        load_of_inputs(&inputs, request)
     }
 }
 

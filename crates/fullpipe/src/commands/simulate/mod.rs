@@ -10,7 +10,7 @@ use fullpipe_experiment::{
     cross_traffic_phases, simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
-use fullpipe_record::{Change, HostSettings, KernelVersion, Limit, SimulatedTransfer, StatedLoad};
+use fullpipe_record::{Change, HostSettings, KernelVersion, Limit, SimulatedTransfer};
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sim::{NotModelled, SimulationPlan, TrainGranularity};
 
@@ -461,10 +461,7 @@ impl LoadArguments {
             writer: stated.writer(),
             ..Request::default()
         }
-        .with_stated(StatedLoad {
-            read_rate: stated.read_rate,
-            ..StatedLoad::default()
-        })
+        .with_stated(stated.stated_load())
     }
 }
 
