@@ -22,9 +22,11 @@ pub(crate) fn with_host_counters(verdict: Verdict, evidence: &Evidence) -> Verdi
     if has_samples || !has_counters {
         return verdict;
     }
-    let mut findings = receiving_findings(&evidence.receiver_machine);
-    findings.extend(sending_findings(&evidence.sender_machine));
-    let texts: Vec<&str> = findings.iter().map(|(text, _)| text.as_str()).collect();
+    let [sender, receiver] = machines;
+    let mut findings = findings_at_receiver(receiver).to_vec();
+    findings.extend(findings_at_sender(sender));
+    findings.retain(|(count, ..)| *count > 0);
+    let texts: Vec<&str> = findings.iter().map(|(_, text, _)| text.as_str()).collect();
     let sentence = if texts.is_empty() {
         "The counters of the host show no drop and no lack: the limit of a transfer lies elsewhere."
             .to_owned()
@@ -36,7 +38,7 @@ pub(crate) fn with_host_counters(verdict: Verdict, evidence: &Evidence) -> Verdi
     };
     let unknown = LegalVerdict::from(UnknownVerdict::EvidenceMissing);
     let candidates =
-        std::iter::once(unknown).chain(findings.iter().map(|(_, candidate)| *candidate));
+        std::iter::once(unknown).chain(findings.iter().map(|(.., candidate)| *candidate));
     Verdict {
         sentence,
         candidates: candidates
@@ -57,70 +59,75 @@ pub(crate) fn with_host_counters(verdict: Verdict, evidence: &Evidence) -> Verdi
     }
 }
 
-/// A count in words, and the verdict that it may be behind.
-type CounterFinding = (String, LegalVerdict);
+/// A count, what it says in words, and the verdict that it may be behind.
+type CounterFinding = (u64, String, LegalVerdict);
 
-fn receiving_findings(machine: &Machine) -> Vec<CounterFinding> {
+fn findings_at_receiver(machine: &Machine) -> [CounterFinding; 3] {
     let stack = machine.network.unwrap_or_default();
-    let dropped = HostDrops::of_receiver(machine).map(|dropped| {
-        (
-            format!("dropped {}", drops_text(Some(dropped))),
-            LossVerdict::ReceiverHost.into(),
-        )
-    });
-    let pressed = (stack.memory_pressures > 0).then(|| {
-        let text = format!(
-            "ran low on memory of TCP {}",
-            count_noun(stack.memory_pressures, "time")
-        );
-        (text, ReceiveWindowVerdict::MemoryPressure.into())
-    });
+    let dropped = HostDrops::of_receiver(machine);
+    let pressed = stack.memory_pressures;
     let crowded = stack.pruned.saturating_add(stack.collapsed);
-    let crowded = (crowded > 0).then(|| {
-        let text = format!(
-            "had too little room in receive buffers {} (PruneCalled, TCPRcvCollapsed)",
-            count_noun(crowded, "time")
-        );
-        (text, ReceiverApplicationVerdict::SlowReader.into())
-    });
-    [dropped, pressed, crowded].into_iter().flatten().collect()
+    [
+        (
+            dropped.map_or(0, |dropped| dropped.count),
+            format!("dropped {}", drops_text(dropped)),
+            LossVerdict::ReceiverHost.into(),
+        ),
+        (
+            pressed,
+            format!("ran low on memory of TCP {}", count_noun(pressed, "time")),
+            ReceiveWindowVerdict::MemoryPressure.into(),
+        ),
+        (
+            crowded,
+            format!(
+                "had too little room in receive buffers {} (PruneCalled, TCPRcvCollapsed)",
+                count_noun(crowded, "time")
+            ),
+            ReceiverApplicationVerdict::SlowReader.into(),
+        ),
+    ]
 }
 
-fn sending_findings(machine: &Machine) -> Vec<CounterFinding> {
-    let device = machine.device.clone().unwrap_or_default();
-    let dropped = Some(dropped_out(&device))
-        .filter(|count| *count > 0)
-        .map(|count| {
-            let text = format!("dropped {} on their way out", count_noun(count, "packet"));
-            (text, CapacityVerdict::HostQueue.into())
-        });
-    let beyond = (device.beyond_allowance > 0).then(|| {
-        let text = format!(
-            "had {} beyond the allowance of its type",
-            count_noun(device.beyond_allowance, "packet")
-        );
-        (text, CapacityVerdict::Allowance.into())
-    });
-    let again = machine.network.as_ref().and_then(retransmissions_text);
-    let again = again.map(|text| (text, LossVerdict::ShallowQueue.into()));
-    [dropped, beyond, again].into_iter().flatten().collect()
+fn findings_at_sender(machine: &Machine) -> [CounterFinding; 3] {
+    let stack = machine.network.unwrap_or_default();
+    let device = machine.device.as_ref();
+    let dropped = device.map_or(0, dropped_out);
+    let beyond = device.map_or(0, |device| device.beyond_allowance);
+    [
+        (
+            dropped,
+            format!("dropped {} on their way out", count_noun(dropped, "packet")),
+            CapacityVerdict::HostQueue.into(),
+        ),
+        (
+            beyond,
+            format!(
+                "had {} beyond the allowance of its type",
+                count_noun(beyond, "packet")
+            ),
+            CapacityVerdict::Allowance.into(),
+        ),
+        (
+            stack.retransmitted_segments,
+            retransmissions_text(&stack),
+            LossVerdict::ShallowQueue.into(),
+        ),
+    ]
 }
 
-fn retransmissions_text(stack: &NetworkStack) -> Option<String> {
+fn retransmissions_text(stack: &NetworkStack) -> String {
     let again = stack.retransmitted_segments;
-    let share = Ratio::from_quotient(again as f64, stack.sent_segments as f64);
     let share = match stack.sent_segments {
         0 => String::new(),
-        _ => format!(" ({share})"),
+        sent => format!(" ({})", Ratio::from_quotient(again as f64, sent as f64)),
     };
     let timeouts = match stack.timeouts {
         0 => String::new(),
         count => format!(" and had {}", count_noun(count, "timeout")),
     };
-    (again > 0).then(|| {
-        format!(
-            "sent {} again{share}{timeouts}",
-            count_noun(again, "segment")
-        )
-    })
+    format!(
+        "sent {} again{share}{timeouts}",
+        count_noun(again, "segment")
+    )
 }
