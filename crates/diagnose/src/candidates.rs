@@ -1,14 +1,26 @@
 //! Verdicts that one view of a transfer cannot distinguish.
 
-use fullpipe_record::{
-    ApplicationWindowVerdict, Basis, Candidate, CapacityVerdict, CongestionWindowVerdict,
-    CpuVerdict, LegalVerdict, LossVerdict, MtuVerdict, PacingVerdict, ReceiveWindowVerdict,
-    ReceiverApplicationVerdict, SendBufferVerdict, SenderApplicationVerdict,
-};
-
 use LegalVerdict::{
     ApplicationWindow, Capacity, CongestionWindow, Cpu, Loss, Mtu, Pacing, ReceiveWindow,
     ReceiverApplication, SendBuffer, SenderApplication,
+};
+use fullpipe_record::{
+    ApplicationWindowVerdict::{Other, SshChannelOfReceiver},
+    Basis, Candidate,
+    CapacityVerdict::{Allowance, HostQueue, Link, PerFlowLimit, Shared},
+    CongestionWindowVerdict::{EarlyExit, RampUp, Recovering, Reordering},
+    CpuVerdict::{StolenOfReceiver, StolenOfSender},
+    LegalVerdict,
+    LossVerdict::{Policer, Random, ShallowQueue},
+    MtuVerdict::BlackHole,
+    PacingVerdict::{MaxPacingRate, Qdisc},
+    ReceiveWindowVerdict::{
+        MemoryPressure, NoWindowScaling, SoRcvbuf, TcpRmemMax, WindowClamped, WindowScaleRewritten,
+        WindowScaleStripped,
+    },
+    ReceiverApplicationVerdict::{self, SlowReader},
+    SendBufferVerdict::{SoSndbuf, TcpWmemMax},
+    SenderApplicationVerdict::{self, Idle, RateLimited},
 };
 
 use crate::finding::LimitFinding;
@@ -46,177 +58,139 @@ fn sets_of(view: Basis, names_other: bool) -> impl Iterator<Item = &'static Cand
 const OF_SENDING_END: [CandidateSet; 8] = [
     set(
         &[
-            CongestionWindow(CongestionWindowVerdict::Recovering),
-            Loss(LossVerdict::ShallowQueue),
-            Loss(LossVerdict::Policer),
+            CongestionWindow(Recovering),
+            Loss(ShallowQueue),
+            Loss(Policer),
         ],
         "a longer transfer (-t 60): whether losses come again, at which window, and behind a queue",
     ),
     set(
         &[
-            CongestionWindow(CongestionWindowVerdict::Recovering),
-            Loss(LossVerdict::Random),
-            Loss(LossVerdict::ShallowQueue),
+            CongestionWindow(Recovering),
+            Loss(Random),
+            Loss(ShallowQueue),
         ],
         "a longer transfer (-t 60): whether losses come again, and at which window",
     ),
     set(
-        &[Loss(LossVerdict::Policer), Loss(LossVerdict::ShallowQueue)],
+        &[Loss(Policer), Loss(ShallowQueue)],
         "a longer transfer (-t 60): whether losses come again, at which window, and behind a queue",
     ),
     set(
-        &[
-            Capacity(CapacityVerdict::Allowance),
-            Capacity(CapacityVerdict::Shared),
-        ],
+        &[Capacity(Allowance), Capacity(Shared)],
         "a second transfer after a rest, which has the higher rate again, and the counters of the device (ethtool -S)",
     ),
     set(
-        &[
-            Capacity(CapacityVerdict::PerFlowLimit),
-            Capacity(CapacityVerdict::Shared),
-        ],
+        &[Capacity(PerFlowLimit), Capacity(Shared)],
         "transfers of one connection and of twice as many: whether each keeps its rate",
     ),
     set(
-        &[
-            Capacity(CapacityVerdict::PerFlowLimit),
-            Loss(LossVerdict::Policer),
-        ],
+        &[Capacity(PerFlowLimit), Loss(Policer)],
         "transfers of one connection and of twice as many: whether each keeps its rate",
     ),
     set(
-        &[
-            Capacity(CapacityVerdict::Link),
-            Capacity(CapacityVerdict::PerFlowLimit),
-        ],
+        &[Capacity(Link), Capacity(PerFlowLimit)],
         "a transfer of several connections (-P 4): whether they carry more together",
     ),
     set(
-        &[
-            Loss(LossVerdict::Policer),
-            Capacity(CapacityVerdict::PerFlowLimit),
-        ],
+        &[Loss(Policer), Capacity(PerFlowLimit)],
         "a transfer of several connections (-P 4): whether they carry more together",
     ),
 ];
 
 const OF_RECEIVER: [CandidateSet; 15] = [
     set(
-        &[
-            CongestionWindow(CongestionWindowVerdict::EarlyExit),
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-        ],
+        &[CongestionWindow(EarlyExit), SendBuffer(TcpWmemMax)],
         "the sender's congestion window, and what waits in its buffer (ss -tnmi)",
     ),
     set(
         &[
-            ApplicationWindow(ApplicationWindowVerdict::Other),
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-            SenderApplication(SenderApplicationVerdict::Idle),
+            ApplicationWindow(Other),
+            SendBuffer(TcpWmemMax),
+            SenderApplication(Idle),
         ],
         "what waits in the sender's buffer (ss -tnm), and the same transfer by another protocol",
     ),
     set(
-        &[
-            Loss(LossVerdict::Random),
-            Loss(LossVerdict::Policer),
-            Loss(LossVerdict::ShallowQueue),
-        ],
+        &[Loss(Random), Loss(Policer), Loss(ShallowQueue)],
         "the sender's congestion window before each loss, and how much was lost at once",
     ),
     set(
-        &[
-            Loss(LossVerdict::Random),
-            CongestionWindow(CongestionWindowVerdict::Reordering),
-            Loss(LossVerdict::Policer),
-        ],
+        &[Loss(Random), CongestionWindow(Reordering), Loss(Policer)],
         "what the sender sent again, and what of it had arrived already (DSACK)",
     ),
     set(
         &[
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-            SendBuffer(SendBufferVerdict::SoSndbuf),
-            SenderApplication(SenderApplicationVerdict::Idle),
+            SendBuffer(TcpWmemMax),
+            SendBuffer(SoSndbuf),
+            SenderApplication(Idle),
         ],
         "what waits in the sender's buffer (ss -tnm)",
     ),
     set(
+        &[SenderApplication(Idle), Capacity(Shared), Capacity(Link)],
+        "round-trip times next to the transfer (ping), or a capture at the sender",
+    ),
+    set(
         &[
-            SenderApplication(SenderApplicationVerdict::Idle),
-            Capacity(CapacityVerdict::Shared),
-            Capacity(CapacityVerdict::Link),
+            SenderApplication(Idle),
+            ReceiveWindow(SoRcvbuf),
+            ReceiveWindow(TcpRmemMax),
         ],
         "round-trip times next to the transfer (ping), or a capture at the sender",
     ),
     set(
         &[
-            SenderApplication(SenderApplicationVerdict::Idle),
-            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-            ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-        ],
-        "round-trip times next to the transfer (ping), or a capture at the sender",
-    ),
-    set(
-        &[
-            ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+            ReceiveWindow(NoWindowScaling),
+            ReceiveWindow(WindowScaleStripped),
         ],
         "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other",
     ),
     set(
         &[
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-            Pacing(PacingVerdict::Qdisc),
-            ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+            SendBuffer(TcpWmemMax),
+            Pacing(Qdisc),
+            ReceiveWindow(WindowClamped),
         ],
         "the queueing discipline of the sender's device (tc -s qdisc), and what waits in its buffer (ss -tnm)",
     ),
     set(
-        &[
-            Capacity(CapacityVerdict::Link),
-            Pacing(PacingVerdict::Qdisc),
-            Capacity(CapacityVerdict::Shared),
-        ],
+        &[Capacity(Link), Pacing(Qdisc), Capacity(Shared)],
         "the rate of the path, and the queueing discipline of the sender's device (tc -s qdisc)",
     ),
     set(
         &[
-            Pacing(PacingVerdict::Qdisc),
-            SenderApplication(SenderApplicationVerdict::RateLimited),
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            Pacing(Qdisc),
+            SenderApplication(RateLimited),
+            SendBuffer(TcpWmemMax),
         ],
         "the queueing discipline of the sender's device (tc -s qdisc), whether its program sets a pace or a rate",
     ),
     set(
-        &[
-            Loss(LossVerdict::ShallowQueue),
-            Capacity(CapacityVerdict::HostQueue),
-            Loss(LossVerdict::Policer),
-        ],
+        &[Loss(ShallowQueue), Capacity(HostQueue), Loss(Policer)],
         "the drops of the queue of the sender's device (tc -s qdisc), and its congestion window before each loss",
     ),
     set(
         &[
-            SenderApplication(SenderApplicationVerdict::Idle),
-            SenderApplication(SenderApplicationVerdict::RateLimited),
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
+            SenderApplication(Idle),
+            SenderApplication(RateLimited),
+            SendBuffer(TcpWmemMax),
         ],
         "what the sending program waits for, and what waits in its buffer (ss -tnm)",
     ),
     set(
         &[
-            SenderApplication(SenderApplicationVerdict::Idle),
-            Cpu(CpuVerdict::StolenOfSender),
+            SenderApplication(Idle),
+            Cpu(StolenOfSender),
             SenderApplication(SenderApplicationVerdict::Storage),
         ],
         "what the sending program waits for, and the processor time that it gets",
     ),
     set(
         &[
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-            SenderApplication(SenderApplicationVerdict::Idle),
+            ReceiveWindow(WindowScaleStripped),
+            ReceiveWindow(WindowScaleRewritten),
+            SenderApplication(Idle),
         ],
         "the SYN as it left one end and reached the other: a capture of the other end",
     ),
@@ -225,38 +199,32 @@ const OF_RECEIVER: [CandidateSet; 15] = [
 const OF_SENDER: [CandidateSet; 5] = [
     set(
         &[
-            ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+            ReceiveWindow(NoWindowScaling),
+            ReceiveWindow(WindowScaleStripped),
         ],
         "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other",
     ),
     set(
-        &[
-            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-            ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-        ],
+        &[ReceiveWindow(SoRcvbuf), ReceiveWindow(TcpRmemMax)],
         "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
     ),
     set(
         &[
-            ReceiveWindow(ReceiveWindowVerdict::MemoryPressure),
-            ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
-            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+            ReceiveWindow(MemoryPressure),
+            ReceiveWindow(WindowClamped),
+            ReceiveWindow(SoRcvbuf),
         ],
         "the memory of TCP at the receiver (/proc/net/protocols, tcp_mem), and the window as it leaves that host",
     ),
     set(
-        &[
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-        ],
+        &[ReceiveWindow(WindowScaleRewritten), ReceiveWindow(SoRcvbuf)],
         "the window scale as it left the receiver and as it came, and whether its program sets SO_RCVBUF",
     ),
     set(
         &[
-            ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
+            ReceiverApplication(SlowReader),
             ReceiverApplication(ReceiverApplicationVerdict::Storage),
-            Cpu(CpuVerdict::StolenOfReceiver),
+            Cpu(StolenOfReceiver),
         ],
         "what the receiving program waits for, and the processor time that it gets",
     ),
@@ -265,182 +233,164 @@ const OF_SENDER: [CandidateSet; 5] = [
 const OF_CAPTURE: [CandidateSet; 23] = [
     set(
         &[
-            ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+            ReceiveWindow(NoWindowScaling),
+            ReceiveWindow(WindowScaleStripped),
         ],
         "the SYN as it left one end and reached the other: a capture of the other end",
     ),
     set(
         &[
-            ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
+            ReceiverApplication(SlowReader),
             ReceiverApplication(ReceiverApplicationVerdict::Storage),
-            Cpu(CpuVerdict::StolenOfReceiver),
+            Cpu(StolenOfReceiver),
         ],
         "what the receiving program waits for, and the processor time that it gets",
     ),
     set(
         &[
-            SenderApplication(SenderApplicationVerdict::Idle),
-            Cpu(CpuVerdict::StolenOfSender),
-            Capacity(CapacityVerdict::HostQueue),
+            SenderApplication(Idle),
+            Cpu(StolenOfSender),
+            Capacity(HostQueue),
         ],
         "what the sending program waits for, the processor time that it gets, and the drops of the queue of its device",
     ),
     set(
         &[
-            ApplicationWindow(ApplicationWindowVerdict::SshChannelOfReceiver),
-            SendBuffer(SendBufferVerdict::SoSndbuf),
-            SenderApplication(SenderApplicationVerdict::Idle),
+            ApplicationWindow(SshChannelOfReceiver),
+            SendBuffer(SoSndbuf),
+            SenderApplication(Idle),
         ],
         "which programs these are, and what waits in the sender's buffer (ss -tnm)",
     ),
     set(
-        &[
-            Capacity(CapacityVerdict::HostQueue),
-            SenderApplication(SenderApplicationVerdict::Idle),
-            Pacing(PacingVerdict::Qdisc),
-        ],
+        &[Capacity(HostQueue), SenderApplication(Idle), Pacing(Qdisc)],
         "the queueing discipline of the sender's device and its drops, and what its program does",
     ),
     set(
         &[
-            CongestionWindow(CongestionWindowVerdict::EarlyExit),
-            Capacity(CapacityVerdict::HostQueue),
-            Cpu(CpuVerdict::StolenOfSender),
-            SenderApplication(SenderApplicationVerdict::Idle),
+            CongestionWindow(EarlyExit),
+            Capacity(HostQueue),
+            Cpu(StolenOfSender),
+            SenderApplication(Idle),
         ],
         "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor time",
     ),
     set(
         &[
-            ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-            SenderApplication(SenderApplicationVerdict::Idle),
+            ReceiveWindow(WindowClamped),
+            ReceiveWindow(WindowScaleRewritten),
+            SenderApplication(Idle),
         ],
         "a capture at the sender, which shows the windows that reach it",
     ),
     set(
         &[
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-            SenderApplication(SenderApplicationVerdict::Idle),
-            Pacing(PacingVerdict::Qdisc),
+            SendBuffer(TcpWmemMax),
+            SenderApplication(Idle),
+            Pacing(Qdisc),
         ],
         "a capture at the sender, and what waits in its buffer (ss -tnm)",
     ),
     set(
         &[
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-            Pacing(PacingVerdict::Qdisc),
-            Capacity(CapacityVerdict::HostQueue),
-            SenderApplication(SenderApplicationVerdict::Idle),
+            SendBuffer(TcpWmemMax),
+            Pacing(Qdisc),
+            Capacity(HostQueue),
+            SenderApplication(Idle),
         ],
         "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
          with its drops (tc -s qdisc)",
     ),
     set(
         &[
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-            ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
-            SenderApplication(SenderApplicationVerdict::Idle),
+            SendBuffer(TcpWmemMax),
+            ReceiveWindow(WindowClamped),
+            SenderApplication(Idle),
         ],
         "a capture at the sender, which shows the windows that reach it, and what waits in its buffer (ss -tnm)",
     ),
     set(
         &[
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-            SenderApplication(SenderApplicationVerdict::Idle),
+            ReceiveWindow(WindowScaleRewritten),
+            SendBuffer(TcpWmemMax),
+            SenderApplication(Idle),
         ],
         "a capture at the sender, which shows the scale that reaches it",
     ),
     set(
         &[
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-            ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
-            SenderApplication(SenderApplicationVerdict::Idle),
+            ReceiveWindow(WindowScaleRewritten),
+            ReceiveWindow(WindowScaleStripped),
+            SenderApplication(Idle),
         ],
         "a capture with the handshake, from both ends",
     ),
     set(
         &[
-            ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-            Pacing(PacingVerdict::Qdisc),
+            ReceiveWindow(TcpRmemMax),
+            SendBuffer(TcpWmemMax),
+            Pacing(Qdisc),
         ],
         "a capture with the handshake, which shows the scale of the windows",
     ),
     set(
         &[
-            ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-            SendBuffer(SendBufferVerdict::TcpWmemMax),
-            Pacing(PacingVerdict::Qdisc),
+            ReceiveWindow(SoRcvbuf),
+            SendBuffer(TcpWmemMax),
+            Pacing(Qdisc),
         ],
         "a capture with the handshake, which shows the scale of the windows",
     ),
     set(
         &[
-            Capacity(CapacityVerdict::Link),
-            Pacing(PacingVerdict::Qdisc),
-            SenderApplication(SenderApplicationVerdict::RateLimited),
+            Capacity(Link),
+            Pacing(Qdisc),
+            SenderApplication(RateLimited),
         ],
         "a capture at the sender",
     ),
     set(
-        &[
-            Loss(LossVerdict::Random),
-            Capacity(CapacityVerdict::Shared),
-            Capacity(CapacityVerdict::Link),
-        ],
+        &[Loss(Random), Capacity(Shared), Capacity(Link)],
         "round-trip times under load: a capture at the sender, or one with timestamps",
     ),
     set(
         &[
-            CongestionWindow(CongestionWindowVerdict::Recovering),
-            Loss(LossVerdict::Policer),
-            Capacity(CapacityVerdict::HostQueue),
+            CongestionWindow(Recovering),
+            Loss(Policer),
+            Capacity(HostQueue),
         ],
         "a longer transfer: whether losses come again, and the drops of the queue of the sender's device",
     ),
     set(
         &[
-            Capacity(CapacityVerdict::Shared),
-            Pacing(PacingVerdict::Qdisc),
-            SenderApplication(SenderApplicationVerdict::RateLimited),
+            Capacity(Shared),
+            Pacing(Qdisc),
+            SenderApplication(RateLimited),
         ],
         "a capture at the sender",
     ),
     set(
         &[
-            SenderApplication(SenderApplicationVerdict::RateLimited),
-            Pacing(PacingVerdict::MaxPacingRate),
-            Pacing(PacingVerdict::Qdisc),
+            SenderApplication(RateLimited),
+            Pacing(MaxPacingRate),
+            Pacing(Qdisc),
         ],
         "whether the sender's program sets a pace, and the queueing discipline of its device",
     ),
     set(
-        &[
-            Mtu(MtuVerdict::BlackHole),
-            SenderApplication(SenderApplicationVerdict::Idle),
-        ],
+        &[Mtu(BlackHole), SenderApplication(Idle)],
         "a capture at the other end",
     ),
     set(
-        &[
-            CongestionWindow(CongestionWindowVerdict::RampUp),
-            Loss(LossVerdict::Random),
-        ],
+        &[CongestionWindow(RampUp), Loss(Random)],
         "a capture at the sender, which shows what it repeats",
     ),
     set(
-        &[Capacity(CapacityVerdict::Link), Loss(LossVerdict::Random)],
+        &[Capacity(Link), Loss(Random)],
         "a capture at the sender, which shows what it repeats",
     ),
     set(
-        &[
-            SenderApplication(SenderApplicationVerdict::Idle),
-            Capacity(CapacityVerdict::Shared),
-            Capacity(CapacityVerdict::Link),
-        ],
+        &[SenderApplication(Idle), Capacity(Shared), Capacity(Link)],
         "a capture at the sender, or round-trip times next to the transfer (ping)",
     ),
 ];

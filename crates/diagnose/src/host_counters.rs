@@ -22,9 +22,11 @@ pub(crate) fn with_host_counters(verdict: Verdict, evidence: &Evidence) -> Verdi
     if has_samples || !has_counters {
         return verdict;
     }
-    let mut findings = receiving_findings(&evidence.receiver_machine);
-    findings.extend(sending_findings(&evidence.sender_machine));
-    let texts: Vec<&str> = findings.iter().map(|(text, _)| text.as_str()).collect();
+    let [sender, receiver] = machines;
+    let mut findings = findings_at_receiver(receiver).to_vec();
+    findings.extend(findings_at_sender(sender));
+    findings.retain(|(count, ..)| *count > 0);
+    let texts: Vec<&str> = findings.iter().map(|(_, text, _)| text.as_str()).collect();
     let sentence = if texts.is_empty() {
         "The counters of the host show no drop and no lack: the limit of a transfer lies elsewhere."
             .to_owned()
@@ -36,7 +38,7 @@ pub(crate) fn with_host_counters(verdict: Verdict, evidence: &Evidence) -> Verdi
     };
     let unknown = LegalVerdict::from(UnknownVerdict::EvidenceMissing);
     let candidates =
-        std::iter::once(unknown).chain(findings.iter().map(|(_, candidate)| *candidate));
+        std::iter::once(unknown).chain(findings.iter().map(|(.., candidate)| *candidate));
     Verdict {
         sentence,
         candidates: candidates
@@ -57,15 +59,15 @@ pub(crate) fn with_host_counters(verdict: Verdict, evidence: &Evidence) -> Verdi
     }
 }
 
-/// A count in words, and the verdict that it may be behind.
-type CounterFinding = (String, LegalVerdict);
+/// A count, what it says in words, and the verdict that it may be behind.
+type CounterFinding = (u64, String, LegalVerdict);
 
-fn receiving_findings(machine: &Machine) -> Vec<CounterFinding> {
+fn findings_at_receiver(machine: &Machine) -> [CounterFinding; 3] {
     let stack = machine.network.unwrap_or_default();
     let dropped = HostDrops::of_receiver(machine);
     let pressed = stack.memory_pressures;
     let crowded = stack.pruned.saturating_add(stack.collapsed);
-    findings_above_zero([
+    [
         (
             dropped.map_or(0, |dropped| dropped.count),
             format!("dropped {}", drops_text(dropped)),
@@ -84,23 +86,26 @@ fn receiving_findings(machine: &Machine) -> Vec<CounterFinding> {
             ),
             ReceiverApplicationVerdict::SlowReader.into(),
         ),
-    ])
+    ]
 }
 
-fn sending_findings(machine: &Machine) -> Vec<CounterFinding> {
+fn findings_at_sender(machine: &Machine) -> [CounterFinding; 3] {
     let stack = machine.network.unwrap_or_default();
-    let device = machine.device.clone().unwrap_or_default();
-    let dropped = dropped_out(&device);
-    let beyond = count_noun(device.beyond_allowance, "packet");
-    findings_above_zero([
+    let device = machine.device.as_ref();
+    let dropped = device.map_or(0, dropped_out);
+    let beyond = device.map_or(0, |device| device.beyond_allowance);
+    [
         (
             dropped,
             format!("dropped {} on their way out", count_noun(dropped, "packet")),
             CapacityVerdict::HostQueue.into(),
         ),
         (
-            device.beyond_allowance,
-            format!("had {beyond} beyond the allowance of its type"),
+            beyond,
+            format!(
+                "had {} beyond the allowance of its type",
+                count_noun(beyond, "packet")
+            ),
             CapacityVerdict::Allowance.into(),
         ),
         (
@@ -108,20 +113,14 @@ fn sending_findings(machine: &Machine) -> Vec<CounterFinding> {
             retransmissions_text(&stack),
             LossVerdict::ShallowQueue.into(),
         ),
-    ])
-}
-
-fn findings_above_zero(all: [(u64, String, LegalVerdict); 3]) -> Vec<CounterFinding> {
-    let above = all.into_iter().filter(|(count, ..)| *count > 0);
-    above.map(|(_, text, verdict)| (text, verdict)).collect()
+    ]
 }
 
 fn retransmissions_text(stack: &NetworkStack) -> String {
     let again = stack.retransmitted_segments;
-    let share = Ratio::from_quotient(again as f64, stack.sent_segments as f64);
     let share = match stack.sent_segments {
         0 => String::new(),
-        _ => format!(" ({share})"),
+        sent => format!(" ({})", Ratio::from_quotient(again as f64, sent as f64)),
     };
     let timeouts = match stack.timeouts {
         0 => String::new(),

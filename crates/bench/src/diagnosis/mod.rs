@@ -17,7 +17,7 @@ use fullpipe_record::{HostSettings, Limit};
 use fullpipe_sim::SimulationPlan;
 use fullpipe_units::BitRate;
 
-use crate::judged::{CAPTURES, JudgedView, Judging, PlantedCases, Session, VirtualCase};
+use crate::judged::{CAPTURES, JudgedView, Judging, LISTED_AT, PlantedCases, Session, VirtualCase};
 use crate::process::RunError;
 use cases::Case;
 use run::Runner;
@@ -36,29 +36,14 @@ pub(crate) struct LabCases {
     pub(crate) judging: Judging,
 }
 
-/// Views of the kernels' figures.
-const WITHOUT_CAPTURES: [JudgedView; 6] = [
-    JudgedView::BothEnds,
-    JudgedView::Sender,
-    JudgedView::Receiver,
-    JudgedView::Watched,
-    JudgedView::OneListing,
-    JudgedView::FiveListings,
-];
-
 /// Share of what the path carries above which another limit was none.
 const FULL: f64 = 0.9;
 
-/// Share of a simulated transfer's time after which its sender is listed.
-const LISTED_AT: f64 = 0.85;
-
 impl PlantedCases for LabCases {
-    fn views(&self) -> &[JudgedView] {
-        if self.capture {
-            JudgedView::value_variants()
-        } else {
-            &WITHOUT_CAPTURES
-        }
+    fn views(&self) -> Vec<JudgedView> {
+        let mut views = JudgedView::value_variants().to_vec();
+        views.retain(|view| self.capture || !view.is_of_captures());
+        views
     }
 
     fn usual_seed(&self) -> u64 {

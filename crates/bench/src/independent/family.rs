@@ -128,10 +128,7 @@ impl Family {
     pub(crate) fn draw_control(&self, random: &mut Random) -> String {
         match &self.controls[..] {
             [only] => only.clone(),
-            several => {
-                let number = (0..several.len()).collect::<Vec<_>>();
-                several[random.pick(&number)].clone()
-            }
+            several => random.pick(several),
         }
     }
 }
@@ -147,6 +144,12 @@ impl Way {
     /// Bandwidth × round-trip time in packets.
     pub(crate) fn packets(self) -> f64 {
         self.rate * self.rtt / 8.0 / PACKET
+    }
+
+    /// Returns the share of packets whose loss by chance leaves this share of the rate. Reno: √(3⁄2p)
+    /// packets (Mathis and others, 1997); CUBIC is like it where windows are small.
+    pub(crate) fn loss_that_leaves(self, left: f64) -> f64 {
+        1.5 / (self.packets() * left).powi(2)
     }
 
     /// Bandwidth × round-trip time in bytes of data.

@@ -45,12 +45,12 @@ pub(crate) struct Drawing {
 }
 
 impl PlantedCases for Drawing {
-    fn views(&self) -> &[JudgedView] {
-        if self.view.is_empty() {
-            JudgedView::value_variants()
-        } else {
-            &self.view
+    fn views(&self) -> Vec<JudgedView> {
+        match &self.view[..] {
+            [] => JudgedView::value_variants(),
+            views => views,
         }
+        .to_vec()
     }
 
     fn usual_seed(&self) -> u64 {

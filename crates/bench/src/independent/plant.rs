@@ -176,10 +176,8 @@ impl Plan {
                 self.cross_traffic(&format!("-C {} -P {others}", self.control));
             }
             "random-loss" => {
-                // Reno: √(3⁄2p) packets (Mathis and others, 1997); CUBIC is like it where windows
-                // are small.
-                let packets = self.way.packets() * self.left;
-                self.case.path.loss[usize::from(self.downloads)] = 1.5 / (packets * packets);
+                let loss = self.way.loss_that_leaves(self.left);
+                self.case.path.loss[usize::from(self.downloads)] = loss;
             }
             "shallow-queue" => self.case.path.queue = ByteCount::from_f64(drawn[0] * PACKET),
             "sender-quota" => self.case.quota = Some((self.data_sender(), share())),

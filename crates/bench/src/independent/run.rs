@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_record::{Evidence, Framing, Measurement, Remedy, Trial, Verdict};
+use fullpipe_record::{DiagnosisReport, Evidence, Framing, Measurement, Trial};
 use fullpipe_units::Ratio;
 use serde::Deserialize;
 
@@ -40,23 +40,9 @@ pub(crate) struct Programs<'p> {
 /// The document that `fullpipe diagnose --json` prints.
 #[derive(Deserialize)]
 struct Document {
-    diagnosis: Option<Diagnosis>,
+    diagnosis: Option<DiagnosisReport>,
     /// Of the program's own load, which holds the evidence then.
     measurement: Option<Measurement>,
-}
-
-#[derive(Deserialize)]
-struct Diagnosis {
-    transfers: Vec<Found>,
-    trial: Option<Trial>,
-}
-
-#[derive(Deserialize)]
-struct Found {
-    verdict: Verdict,
-    evidence: Option<Evidence>,
-    #[serde(default)]
-    remedies: Vec<Remedy>,
 }
 
 impl Programs<'_> {
@@ -180,9 +166,9 @@ fn record_of(case: &Case, document: Option<Document>) -> Record {
     let own = measurement.map(|measurement| {
         Evidence::from_measurement(&measurement, record.stated(), Framing::Ethernet)
     });
-    if let Some(Diagnosis { transfers, trial }) = diagnosis {
-        record.remedy_result = trial.and_then(result);
-        if let Some(found) = transfers.into_iter().next() {
+    if let Some(report) = diagnosis {
+        record.remedy_result = report.trial.and_then(result);
+        if let Some(found) = report.transfers.into_iter().next() {
             record.verdict = Some(found.verdict);
             record.remedies = found.remedies;
             record.evidence = found.evidence;

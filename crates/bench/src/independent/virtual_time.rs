@@ -225,11 +225,8 @@ impl VirtualDraw {
     }
 
     fn lose_packets(&mut self) -> &'static str {
-        // Reno: √(3⁄2p) packets (Mathis and others, 1997); CUBIC is like it where windows are
-        // small.
-        let packets = self.way.packets() * self.left;
-        self.path
-            .push(format!("loss={:.7}", 1.5 / (packets * packets)));
+        let loss = self.way.loss_that_leaves(self.left);
+        self.path.push(format!("loss={loss:.7}"));
         "loss/random"
     }
 

@@ -34,10 +34,8 @@ pub(crate) struct RemedyResult {
     /// Steady rate that was measured with the remedy.
     pub(crate) measured: BitRate,
     /// Round-trip time under load that was predicted.
-    #[serde(default)]
     pub(crate) predicted_rtt: Option<RttForecast>,
     /// Median round-trip time under load that was measured with the remedy.
-    #[serde(default)]
     pub(crate) loaded_rtt: Option<Span>,
 }
 

@@ -20,8 +20,8 @@ use super::view::{JudgedView, Judgement};
 use crate::process::{RunError, check_interrupt};
 use crate::{INTERRUPTED, LACKING, say};
 
-/// Share of a transfer's time after which the last listing of a recorded sender is taken.
-const LISTED_AT: f64 = 0.85;
+/// Share of a transfer's time after which the last listing of its sender is taken.
+pub(crate) const LISTED_AT: f64 = 0.85;
 
 /// The cases to run, and the use of their records.
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ pub(crate) struct Judging {
 /// A plan of cases.
 pub(crate) trait PlantedCases {
     /// Views from which transfers are judged.
-    fn views(&self) -> &[JudgedView];
+    fn views(&self) -> Vec<JudgedView>;
 
     /// Returns the seed that is used where none is given.
     fn usual_seed(&self) -> u64;
@@ -213,7 +213,7 @@ impl Judging {
         let (views, stop) = (cases.views(), session.stop);
         let judged = map_in_parallel(&plan, |_, case| {
             check_interrupt(stop)?;
-            case.judge(views, stop)
+            case.judge(&views, stop)
         });
         let mut all = JudgedCases::default();
         for judged in judged {

@@ -24,8 +24,8 @@ impl Random {
         self.uniform(low.ln(), high.ln()).exp()
     }
 
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[(self.random.next_u64() % from.len() as u64) as usize]
+    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[(self.random.next_u64() % from.len() as u64) as usize].clone()
     }
 
     pub(crate) fn chance(&mut self, probability: f64) -> bool {

@@ -31,26 +31,19 @@ pub(crate) struct Record {
     /// The path from the sender to the receiver and back.
     pub(crate) path: Path,
     /// Why the run is invalid by its own checks.
-    #[serde(default)]
     pub(crate) broken: Option<String>,
     /// Why the planted limit was none.
-    #[serde(default)]
     pub(crate) not_planted: Option<String>,
     /// Why there is no verdict.
-    #[serde(default)]
     pub(crate) failed: Option<String>,
-    #[serde(default)]
     pub(crate) verdict: Option<Verdict>,
     #[serde(default)]
     pub(crate) remedies: Vec<Remedy>,
-    #[serde(default)]
     pub(crate) evidence: Option<Evidence>,
     /// Result of the best remedy, where a part of it was carried out.
-    #[serde(default)]
     pub(crate) remedy_result: Option<RemedyResult>,
     /// Share of its rate that a transfer of another program keeps under the first remedy that
     /// changes a host.
-    #[serde(default)]
     pub(crate) kept_by_others: Option<Ratio>,
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use fullpipe_record::LossVerdict;
 use fullpipe_units::Ratio;
 
 #[test]

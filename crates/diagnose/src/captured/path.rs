@@ -273,23 +273,18 @@ impl CaptureView<'_> {
             .flatten()?;
         // What the sending host's own queue drops leaves no trace in packets, or elsewhere that of
         // a loss.
-        if found.verdict == CongestionWindowVerdict::Recovering.into()
-            && self.queue_stands()
-            && self.some_waits()
-        {
+        Some(match found.verdict {
             // The queue is that of others, which leave it little.
-            return Some(found.as_verdict(CapacityVerdict::Shared));
-        }
-        if found.verdict == CongestionWindowVerdict::Recovering.into() {
-            return Some(found.add_alternative(LossVerdict::Policer));
-        }
-        Some(
-            if found.verdict == CongestionWindowVerdict::EarlyExit.into() {
-                found.one_of_several()
-            } else {
-                found
-            },
-        )
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering)
+                if self.queue_stands() && self.some_waits() =>
+            {
+                found.as_verdict(CapacityVerdict::Shared)
+            }
+            LegalVerdict::CongestionWindow(
+                CongestionWindowVerdict::Recovering | CongestionWindowVerdict::EarlyExit,
+            ) => found.one_of_several(),
+            _ => found,
+        })
     }
 
     /// Returns true if the path could carry clearly more, as far as its capacity is stated.

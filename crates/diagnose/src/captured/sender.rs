@@ -114,13 +114,15 @@ impl CaptureView<'_> {
     /// Returns true if a link spreads trains of as many segments as the kernel's pace at this rate
     /// sends at once: those of a millisecond, and two at least (`tcp_tso_autosize`). All but the
     /// first of each come at the rate of the link.
-    pub(super) fn trains_are_of_a_pace(&self) -> Option<bool> {
-        let of_a_millisecond = self.figures.rate.bytes_in(Span::from_millis(1));
-        let segments = (of_a_millisecond.get() / self.figures.mss?.get()).max(2) as f64;
-        let burst = self.capture.arrivals?;
-        let is_spread = burst.rate > self.figures.rate.scale_by(MAX_PACE_FACTOR);
-        let follow = (segments - 1.0) / segments;
-        Some(is_spread && (burst.share.get() - follow).abs() <= SAME_SHARE_OF_TRAINS)
+    pub(super) fn trains_are_of_a_pace(&self) -> bool {
+        let rate = self.figures.rate;
+        let seen = self.capture.arrivals.zip(self.figures.mss);
+        seen.is_some_and(|(burst, mss)| {
+            let of_a_millisecond = rate.bytes_in(Span::from_millis(1));
+            let segments = (of_a_millisecond.get() / mss.get()).max(2) as f64;
+            burst.rate > rate.scale_by(MAX_PACE_FACTOR)
+                && (burst.share.get() - (1.0 - 1.0 / segments)).abs() <= SAME_SHARE_OF_TRAINS
+        })
     }
 
     /// Returns what spaces the segments evenly where no queue is seen.
@@ -247,7 +249,7 @@ impl CaptureView<'_> {
                     Ratio::ONE,
                 ));
             }
-            if self.trains_are_of_a_pace() == Some(true) {
+            if self.trains_are_of_a_pace() {
                 return Some(LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE));
             }
             let found = LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);

@@ -217,7 +217,7 @@ impl CaptureView<'_> {
     /// buffer holds whole segments; a program that waits after each write looks alike.
     pub(super) fn lowered_window(&self) -> Option<LimitFinding> {
         let may_be = !self.is_at_sender()
-            && self.trains_are_of_a_pace() != Some(true)
+            && !self.trains_are_of_a_pace()
             && self
                 .capture
                 .clocked

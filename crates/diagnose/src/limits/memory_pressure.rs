@@ -43,7 +43,7 @@ pub(crate) fn find_cause(
             .flows
             .iter()
             .all(|flow| fell_to_a_few_segments(flow) == Some(true));
-    falls_to_a_few.then(|| traced.add_alternative(ReceiveWindowVerdict::WindowClamped))
+    falls_to_a_few.then(|| traced.one_of_several())
 }
 
 /// Returns true if this end's host lacks TCP memory, and that makes its window small.

@@ -1,8 +1,8 @@
 //! Limits of the path, and of a congestion window that follows it, as the receiving end sees them.
 
 use fullpipe_record::{
-    CapacityVerdict, CongestionWindowVerdict, LossVerdict, PacingVerdict, SendBufferVerdict,
-    SenderApplicationVerdict, TransferProgress,
+    CapacityVerdict, CongestionWindowVerdict, LossVerdict, PacingVerdict, SenderApplicationVerdict,
+    TransferProgress,
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
@@ -74,7 +74,7 @@ pub(super) fn growing_window(arrivals: &ReceiverSampleFigures) -> Option<LimitFi
     let found = found.then(|| LimitFinding::new(cause, Ratio::ONE))?;
     // The kernel makes a send buffer larger while the window grows.
     Some(if cause == CongestionWindowVerdict::EarlyExit {
-        found.add_alternative(SendBufferVerdict::TcpWmemMax)
+        found.one_of_several()
     } else {
         found
     })

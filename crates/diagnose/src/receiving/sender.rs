@@ -85,16 +85,14 @@ pub(super) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
         }
         () if !is_even && arrivals.is_away_beyond_windows(&course) => idle,
         () if !is_even && is_silent_for_round_trips(arrivals, &course) => {
-            full_buffer(arrivals).add_alternative(SenderApplicationVerdict::Idle)
+            full_buffer(arrivals).one_of_several()
         }
         () if !is_even && left <= most_left => full_buffer(arrivals),
         () if !is_even && has_own_times && left <= OWN_COURSE => {
-            full_buffer(arrivals).add_alternative(SenderApplicationVerdict::Idle)
+            full_buffer(arrivals).one_of_several()
         }
         () if !is_even && has_own_times => idle,
-        () if is_own && left >= NO_ROUND_TRIPS => {
-            rate_of_the_sender(arrivals).add_alternative(SendBufferVerdict::TcpWmemMax)
-        }
+        () if is_own && left >= NO_ROUND_TRIPS => rate_of_the_sender(arrivals).one_of_several(),
         () if is_own => full_buffer(arrivals),
         () => idle.add_alternative(SendBufferVerdict::TcpWmemMax),
     })
@@ -111,16 +109,16 @@ fn is_silent_for_round_trips(arrivals: &ReceiverSampleFigures, course: &ArrivalC
 /// Returns the send buffer as the limit. The window of another program fills as a buffer does.
 fn full_buffer(arrivals: &ReceiverSampleFigures) -> LimitFinding {
     let is_fixed = arrivals.evidence.request.buffer != Buffer::Automatic;
-    let [found, other] = if is_fixed {
-        [SendBufferVerdict::SoSndbuf, SendBufferVerdict::TcpWmemMax]
+    let found = if is_fixed {
+        SendBufferVerdict::SoSndbuf
     } else {
-        [SendBufferVerdict::TcpWmemMax, SendBufferVerdict::SoSndbuf]
+        SendBufferVerdict::TcpWmemMax
     };
     let found = LimitFinding::new(found, Ratio::ONE);
     if arrivals.is_own_load() {
         found
     } else {
-        found.add_alternative(other)
+        found.one_of_several()
     }
 }
 
@@ -129,9 +127,8 @@ fn full_buffer(arrivals: &ReceiverSampleFigures) -> LimitFinding {
 /// no whole number of segments.
 fn rate_of_the_sender(arrivals: &ReceiverSampleFigures) -> LimitFinding {
     let pace = LimitFinding::new(PacingVerdict::Qdisc, Ratio::ONE);
-    let program = LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE);
     let Some(acknowledged) = arrivals.acknowledgements_of_a_segment() else {
-        return pace.add_alternative(SenderApplicationVerdict::RateLimited);
+        return pace.one_of_several();
     };
     // One for each train, or for every second segment and the end of a train.
     let differs = (2..=MAX_TRAIN_SEGMENTS).flat_map(|train| {
@@ -139,13 +136,12 @@ fn rate_of_the_sender(arrivals: &ReceiverSampleFigures) -> LimitFinding {
         [1, train.div_ceil(2)].map(|count| (of_train - f64::from(count)).abs())
     });
     let differs = differs.fold(f64::INFINITY, f64::min);
-    match acknowledged {
-        _ if differs <= SAME_TRAINS => pace,
-        _ if differs <= NEARLY_SAME_TRAINS => {
-            pace.add_alternative(SenderApplicationVerdict::RateLimited)
-        }
-        share if share > ACKNOWLEDGED_PAIRS => program,
-        _ => pace.add_alternative(SenderApplicationVerdict::RateLimited),
+    if differs <= SAME_TRAINS {
+        pace
+    } else if acknowledged > ACKNOWLEDGED_PAIRS && differs > NEARLY_SAME_TRAINS {
+        LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
+    } else {
+        pace.one_of_several()
     }
 }
 

@@ -51,15 +51,19 @@ impl CaptureView<'_> {
         } else {
             MIN_SHARE_OF_FULL_BUFFER
         };
+        self.has_less_than(least)
+    }
+
+    /// Returns true if less is in flight of late than this share of the most ever.
+    fn has_less_than(&self, share: f64) -> bool {
         let of_most = self.capture.quiet.and_then(|quiet| quiet.of_most);
-        of_most.is_some_and(|share| share.get() < least)
+        of_most.is_some_and(|of_most| of_most.get() < share)
     }
 
     /// Returns true if more was in flight before, though nothing was lost, than a pace or a buffer
     /// of the same portions allows: a program may have caught up with its rate.
     pub(crate) fn was_a_little_fuller(&self) -> bool {
-        let of_most = self.capture.quiet.and_then(|quiet| quiet.of_most);
-        !self.ever_lost_on_path() && of_most.is_some_and(|share| share.get() < SAME_IN_FLIGHT)
+        !self.ever_lost_on_path() && self.has_less_than(SAME_IN_FLIGHT)
     }
 
     /// Returns true if the queue of the path is hardly ever empty.
