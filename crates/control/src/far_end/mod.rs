@@ -20,7 +20,7 @@ use fullpipe_units::without_control_characters;
 use thiserror::Error;
 
 use self::program::{ProgramFile, program_file};
-use self::script::{ASKS, GREETING, REFUSAL, STARTS, request_line, shell_command};
+use self::script::{ASKS, GREETING, REFUSAL, STARTS, quoted_word, request_line, shell_command};
 
 /// Time for a user to log in.
 const LOGIN_DEADLINE: Duration = Duration::from_mins(2);
@@ -156,6 +156,8 @@ pub enum FarEndError {
 #[derive(Debug)]
 pub struct FarProgram {
     host: String,
+    /// Its path there.
+    path: String,
     child: Child,
     to: Option<ChildStdin>,
     lines: Receiver<io::Result<Vec<u8>>>,
@@ -182,7 +184,10 @@ impl FarProgram {
             let line = far.next_line(ANSWER_DEADLINE, when)?;
             match (&*line, &program) {
                 (ASKS, Some(program)) => far.send_program(program)?,
-                (STARTS, _) => return Ok(far),
+                (line, _) if let Some(path) = line.strip_prefix(STARTS) => {
+                    path.clone_into(&mut far.path);
+                    return Ok(far);
+                }
                 (line, _) if let Some(why) = line.strip_prefix(REFUSAL) => {
                     return Err(FarEndError::Refused {
                         host: far.host.clone(),
@@ -192,6 +197,16 @@ impl FarProgram {
                 (line, _) => return Err(far.nonsense(line)),
             }
         }
+    }
+
+    /// Brings the program to a host, if it is missing, and returns the word by which a shell there
+    /// starts it.
+    ///
+    /// # Errors
+    /// As [`FarProgram::start`].
+    pub fn bring(host: &SshHost, options: &FarEndOptions) -> Result<String, FarEndError> {
+        let far = Self::start(host, options, &["--version".to_owned()])?;
+        Ok(quoted_word(&far.path))
     }
 
     fn log_in(host: &SshHost, options: &FarEndOptions) -> Result<Self, FarEndError> {
@@ -215,6 +230,7 @@ impl FarProgram {
         }
         Ok(Self {
             host: host.login.clone(),
+            path: String::new(),
             to: child.stdin.take(),
             child,
             lines,

@@ -14,8 +14,8 @@ pub(super) const REFUSAL: &str = "fullpipe far end: ";
 /// The line after which the script waits for the program's compressed bytes.
 pub(super) const ASKS: &str = "fullpipe far end asks";
 
-/// The line with which the script ends: the program follows.
-pub(super) const STARTS: &str = "fullpipe far end starts";
+/// Opening of the line with which the script ends: the path of the program, which follows.
+pub(super) const STARTS: &str = "fullpipe far end starts ";
 
 /// The script, in parts that are joined by spaces.
 const SCRIPT: &[&str] = &[
@@ -43,7 +43,7 @@ const SCRIPT: &[&str] = &[
     "done; fi;",
     "[ -f \"$f\" ] || { echo \"fullpipe far end: $why\"; exit 1; };",
     "case $h$k in -*) ;; *leave) FULLPIPE_REMOVE_PROGRAM=$e; export FULLPIPE_REMOVE_PROGRAM;; esac;",
-    "echo \"fullpipe far end starts\"; trap - EXIT HUP INT TERM;",
+    "echo \"fullpipe far end starts $f\"; trap - EXIT HUP INT TERM;",
     "umask $o; unset LC_ALL;",
     "eval \"set -- $w\";",
     "exec \"$f\" \"$@\"",
@@ -64,7 +64,7 @@ pub(super) fn request_line(digest: Option<&str>, leaves_nothing: bool, words: &[
 }
 
 /// Returns a word in single quotes, which POSIX shells read as it was.
-fn quoted_word(word: &str) -> String {
+pub(super) fn quoted_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 

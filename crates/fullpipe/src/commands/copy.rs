@@ -4,7 +4,7 @@ use std::io::{stdin, stdout};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
-use fullpipe_control::AddressPrefix;
+use fullpipe_control::{AddressPrefix, FarProgram, SshHost};
 use fullpipe_copy::{
     CopyError, CopyEvent, CopyOptions, CopyPath, DataTransport, copy_files, far_end,
 };
@@ -36,14 +36,9 @@ pub(crate) struct CopyArguments {
     far: bool,
     #[command(flatten)]
     ssh: SshArguments,
-    /// fullpipe at the other host
-    #[arg(
-        long,
-        value_name = "PROGRAM",
-        default_value = "fullpipe",
-        help_heading = "Far end"
-    )]
-    far_path: String,
+    /// fullpipe at the other host [default: fullpipe, which is sent there if it has none]
+    #[arg(long, value_name = "PROGRAM", help_heading = "Far end")]
+    far_path: Option<String>,
     /// Key in FILE of the server, if one is named
     #[arg(long, value_name = "FILE", value_parser = read_key_file, help_heading = "Far end")]
     key_file: Option<SharedKey>,
@@ -124,7 +119,7 @@ A folder with a / at its end stands for what is in it, as for rsync. A file of
 the same size and time at the destination is not copied again.
 
 Exit codes: 1 if something could not be copied, which is named; 3 if the other
-host has no fullpipe.";
+host has no fullpipe and cannot run this one.";
 
 /// The way that data takes.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -216,7 +211,7 @@ impl CopyArguments {
             sources,
             destination,
             ssh: self.ssh.words(),
-            far_path: self.far_path.clone(),
+            far_path: self.far_path.as_deref().unwrap_or("fullpipe").to_owned(),
             dry_run: self.dry_run,
             delete: self.delete,
             excludes: excludes
@@ -234,6 +229,19 @@ impl CopyArguments {
             timeout: self.timeout,
             unencrypted: self.insecure_data.clone(),
             key: self.key_file.clone(),
+        })
+    }
+
+    /// Brings fullpipe to `host`, which has none, and returns `options` with its name there.
+    ///
+    /// # Errors
+    /// Fails if the host cannot run it.
+    fn with_program_brought(&self, host: &str, options: CopyOptions) -> Result<CopyOptions> {
+        let host = SshHost::new(None, host, None).map_err(usage_failure)?;
+        let far_path = FarProgram::bring(&host, &self.ssh.far_end_options(false))?;
+        Ok(CopyOptions {
+            far_path,
+            ..options
         })
     }
 }
@@ -259,9 +267,15 @@ impl RunCommand for CopyArguments {
             terminal,
             is_line_open: false,
         };
-        let done = copy_files(&options, &Arc::clone(&interrupt), &mut |event| {
-            shown.show_event(event);
-        });
+        let done = match shown.show_copy(&options, &interrupt) {
+            Err(CopyError::NotThere { host, .. }) if self.far_path.is_none() => {
+                shown.show_event(CopyEvent::Note(format!(
+                    "{host} has no fullpipe: it is sent there, and stays in ~/.cache/fullpipe"
+                )));
+                shown.show_copy(&self.with_program_brought(&host, options)?, &interrupt)
+            }
+            done => done,
+        };
         shown.close_line();
         finish_copy(&done.map_err(|error| copy_failure(&error))?, terminal)
     }
@@ -287,6 +301,14 @@ struct CopyDisplay<'t> {
 }
 
 impl CopyDisplay<'_> {
+    fn show_copy(
+        &mut self,
+        options: &CopyOptions,
+        interrupt: &AtomicBool,
+    ) -> Result<CopyReport, CopyError> {
+        copy_files(options, interrupt, &mut |event| self.show_event(event))
+    }
+
     fn show_event(&mut self, event: CopyEvent) {
         match event {
             CopyEvent::Progress(progress) => {

@@ -28,6 +28,12 @@ pub(crate) struct SshArguments {
     /// Configuration of ssh in place of the user's
     #[arg(long, value_name = "FILE")]
     ssh_config: Option<String>,
+    /// Folder with fullpipe for other processors
+    ///
+    /// Its files are fullpipe-x86_64, fullpipe-aarch64 and so on, by the name that `uname -m` has.
+    /// By default this program is sent to processors of its kind.
+    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
+    binaries: Option<PathBuf>,
 }
 
 /// A program with its arguments.
@@ -62,6 +68,15 @@ impl SshArguments {
         let config = config.flat_map(|file| ["-F".to_owned(), file.clone()]);
         self.ssh.0.iter().cloned().chain(config).collect()
     }
+
+    /// Returns how a program is started at the other host.
+    pub(crate) fn far_end_options(&self, leaves_nothing: bool) -> FarEndOptions {
+        FarEndOptions {
+            ssh: self.words(),
+            binaries: self.binaries.clone(),
+            leaves_nothing,
+        }
+    }
 }
 
 /// How a host behind `ssh://` is reached, and what is left there.
@@ -74,12 +89,6 @@ impl SshArguments {
 pub(crate) struct FarEndArguments {
     #[command(flatten)]
     ssh: SshArguments,
-    /// Folder with fullpipe for other processors
-    ///
-    /// Its files are fullpipe-x86_64, fullpipe-aarch64 and so on, by the name that `uname -m` has.
-    /// By default this program is sent to processors of its kind.
-    #[arg(long, value_name = "FOLDER", hide_short_help = true)]
-    binaries: Option<PathBuf>,
     /// Remove the program that was sent there as soon as it runs
     ///
     /// By default it stays in ~/.cache/fullpipe, for the next time.
@@ -89,11 +98,7 @@ pub(crate) struct FarEndArguments {
 
 impl FarEndArguments {
     fn options(&self) -> FarEndOptions {
-        FarEndOptions {
-            ssh: self.ssh.words(),
-            binaries: self.binaries.clone(),
-            leaves_nothing: self.leave_nothing,
-        }
+        self.ssh.far_end_options(self.leave_nothing)
     }
 
     /// Starts a far end that serves this program's tests, on `port` or any that is free.

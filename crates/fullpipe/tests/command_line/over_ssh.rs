@@ -147,6 +147,27 @@ fn a_program_that_was_brought_is_found_again() {
 }
 
 #[test]
+fn a_copy_brings_the_program_to_a_host_that_has_none() {
+    require!(Root, Sshd);
+    let host = Host::start();
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().join("here");
+    fs::write(&here, "what is copied").unwrap();
+    for name in ["first", "second"] {
+        let copied = folder.path().join(name);
+        let place = format!("127.0.0.1:{}", copied.display());
+        let ssh = host.sshd.client();
+        let words = ["copy", "-e", &ssh, here.to_str().unwrap(), &place];
+        let output = run(&mut fullpipe(&words), TIMEOUT);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(fs::read_to_string(&copied).unwrap(), "what is copied");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("it is sent there"));
+    }
+    let kept = fs::read_dir(host.sshd.cache().join("fullpipe")).unwrap();
+    assert_eq!(kept.count(), 1);
+}
+
+#[test]
 fn settings_of_a_host_behind_ssh_are_shown_and_tried_as_here() {
     require!(Root, Sshd);
     let host = Host::start();
@@ -205,6 +226,24 @@ fn what_ssh_cannot_reach_or_must_not_is_one_sentence() {
             ],
             3,
             "runs Darwin on arm64",
+        ),
+        (
+            &["copy", "Cargo.toml", "h:x", "-e", "sh -c 'exit 127'"],
+            1,
+            "before its shell answered",
+        ),
+        (
+            &[
+                "copy",
+                "Cargo.toml",
+                "h:x",
+                "-e",
+                "sh -c 'exit 127'",
+                "--far-path",
+                "fp",
+            ],
+            3,
+            "h has no fp",
         ),
     ] {
         assert_says(&refused(words, code), &[part]);
