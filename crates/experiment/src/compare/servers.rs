@@ -1,6 +1,7 @@
 //! Programs against servers that are there already: this host and another one.
 
 use crate::target::Interrupt;
+use fullpipe_control::{FarEndOptions, FarProgram, SshHost};
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_lab::Host;
 use fullpipe_record::event::ProgramMoved;
@@ -31,8 +32,8 @@ use super::transfer::PredictedTransfer;
 pub struct RemoteServers {
     /// The host, as ssh takes it: `HOST` or `USER@HOST`.
     pub host: String,
-    /// Configuration of ssh in place of the user's.
-    pub ssh_config: Option<String>,
+    /// Options of ssh and scp, such as `-F FILE`.
+    pub ssh_options: Vec<String>,
     /// URLs of files to fetch: `http`, `https` or `ftp`.
     pub urls: Vec<String>,
     /// Rate of the path, if it is known: without it nothing is predicted.
@@ -67,12 +68,16 @@ pub fn compare_with_servers(
     let mut folders = TransferFolders {
         here: TransferFolder::create_local(wishes.medium())?,
         there: None,
+        program_there: None,
     };
     folders.here.make_file(wishes.size, interrupt)?;
     if participants.iter().any(needs_ssh) {
         let ssh = servers.ssh_of_folder();
         match TransferFolder::create_remote(&servers.host, &ssh, wishes.medium()) {
-            Ok(there) => folders.there = Some(there),
+            Ok(there) => {
+                folders.there = Some(there);
+                folders.program_there = servers.bring_program(&participants);
+            }
             Err(error) if wishes.require => return Err(error),
             Err(error) => leave_out(&mut participants, &mut left_out, &error)?,
         }
@@ -109,9 +114,25 @@ struct TransferFolders {
     here: TransferFolder,
     /// `None` if no program needs one.
     there: Option<TransferFolder>,
+    /// The word that starts this program there, for copies.
+    program_there: Option<String>,
 }
 
 impl RemoteServers {
+    /// Brings this program to the host if one of `participants` copies with it, so that no copy's
+    /// time has a part for that. A copy says itself why a host cannot run it.
+    fn bring_program(&self, participants: &[Participant]) -> Option<String> {
+        let copies = |one: &Participant| matches!(one, Participant::Known(TransferProgram::Copy));
+        participants.iter().find(|one| copies(one))?;
+        let options = FarEndOptions {
+            ssh: self.ssh_command(),
+            binaries: None,
+            leaves_nothing: false,
+        };
+        let host = SshHost::new(None, &self.host, None).ok()?;
+        FarProgram::bring(&host, &options).ok()
+    }
+
     /// Returns the reason for which a program cannot run here: a missing executable, no URL, or
     /// files that would remain at the server.
     fn missing_requirement(&self, program: TransferProgram) -> Option<String> {
@@ -149,12 +170,10 @@ impl RemoteServers {
         self.with_config(&["ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"])
     }
 
-    /// Returns the words that start ssh or scp, with the configuration of ssh.
+    /// Returns the words that start ssh or scp, with their options.
     fn with_config(&self, words: &[&str]) -> Vec<String> {
         let mut words = with_full_path(words);
-        if let Some(file) = &self.ssh_config {
-            words.extend(["-F".to_owned(), file.clone()]);
-        }
+        words.extend(self.ssh_options.iter().cloned());
         words
     }
 
@@ -194,7 +213,9 @@ impl RemoteServers {
                 words.extend([file, target]);
                 words
             }
-            Participant::Known(TransferProgram::Copy) => copy_command(&ssh, None, &file, &target),
+            Participant::Known(TransferProgram::Copy) => {
+                copy_command(&ssh, folders.program_there.as_deref(), &file, &target)
+            }
             Participant::Known(TransferProgram::Rsync) => {
                 with_full_path(&["rsync", "-W", "-e", &ssh, &file, &target])
             }

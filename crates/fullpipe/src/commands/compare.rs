@@ -1,5 +1,6 @@
 //! `fullpipe compare` and `fullpipe lab compare`: real programs side by side.
 
+use fullpipe_control::SshHost;
 use fullpipe_experiment::{
     CompareError, ComparisonRequest, RemoteServers, TransferProgram, compare_programs,
     compare_with_servers,
@@ -8,6 +9,7 @@ use fullpipe_lab::Backend;
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{ProgramLeftOut, ProgramsReport};
 
+use super::far_end::{SCHEME, SshUrl};
 use super::lab::load_comparison;
 use super::prelude::*;
 use crate::values::some_time;
@@ -28,9 +30,9 @@ pub(super) struct CompareArguments {
 /// copies at HOST are in a folder that is removed at the end, however that comes.
 #[derive(Debug, Args)]
 pub(crate) struct CompareServersArguments {
-    /// Other host, as ssh takes it: HOST or USER@HOST
-    #[arg(value_name = "HOST", value_parser = parse_host_name)]
-    host: String,
+    /// Other host: HOST or USER@HOST as ssh takes it, or `ssh://[USER@]HOST[:PORT]`
+    #[arg(value_name = "HOST", value_parser = parse_ssh_host)]
+    host: SshHost,
     /// File to fetch by curl or aria2c: http, https or ftp; repeatable
     ///
     /// Its first bytes are fetched, up to the size of the file.
@@ -158,6 +160,17 @@ impl CompareArguments {
     }
 }
 
+impl CompareServersArguments {
+    /// Returns options that ssh and scp understand alike.
+    fn ssh_options(&self) -> Vec<String> {
+        let config = self.ssh_config.iter();
+        let config = config.flat_map(|file| ["-F".to_owned(), file.clone()]);
+        let port = self.host.port.iter();
+        let port = port.flat_map(|port| ["-o".to_owned(), format!("Port={port}")]);
+        config.chain(port).collect()
+    }
+}
+
 impl RunCommand for CompareServersArguments {
     fn output(&self) -> OutputChoice<'_> {
         self.transfers.output.output_choice()
@@ -166,8 +179,8 @@ impl RunCommand for CompareServersArguments {
     fn run(&self, terminal: &Terminal) -> Result {
         let flag = super::interrupt_flag()?;
         let servers = RemoteServers {
-            host: self.host.clone(),
-            ssh_config: self.ssh_config.clone(),
+            ssh_options: self.ssh_options(),
+            host: self.host.login.clone(),
             urls: self.urls.clone(),
             bandwidth: self.bandwidth,
         };
@@ -208,15 +221,19 @@ fn parse_program(name: &str) -> Result<TransferProgram, String> {
 }
 
 /// Reads the name of a host, which programs must not take for a flag or for a path.
-fn parse_host_name(text: &str) -> Result<String, String> {
+fn parse_ssh_host(text: &str) -> Result<SshHost, String> {
+    if text.starts_with(SCHEME) {
+        return Ok(text.parse::<SshUrl>()?.0);
+    }
     let valid = !text.is_empty()
         && !text.starts_with('-')
         && text
             .chars()
             .all(|one| one.is_ascii_alphanumeric() || "._-@%".contains(one));
-    valid
-        .then(|| text.to_owned())
-        .ok_or_else(|| "a host is HOST or USER@HOST".to_owned())
+    if !valid {
+        return Err("a host is HOST, USER@HOST or ssh://HOST".to_owned());
+    }
+    SshHost::new(None, text, None)
 }
 
 fn parse_url(text: &str) -> Result<String, String> {
@@ -243,11 +260,10 @@ mod tests {
 
     #[test]
     fn a_host_is_no_flag_and_no_path() {
-        assert!(
-            parse_host_name("me@host-1.example").is_ok() && parse_host_name("192.0.2.1").is_ok()
-        );
+        assert!(parse_ssh_host("ssh://me@h:22").is_ok_and(|host| host.port == Some(22)));
+        assert!(parse_ssh_host("me@host-1.example").is_ok() && parse_ssh_host("192.0.2.1").is_ok());
         for text in ["", "-oProxyCommand=x", "host:/etc", "a b", "$(x)"] {
-            assert!(parse_host_name(text).is_err(), "{text}");
+            assert!(parse_ssh_host(text).is_err(), "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ fn servers() -> RemoteServers {
     let urls = vec!["ftp://x/y".to_owned(), "https://x/z".to_owned()];
     RemoteServers {
         host: "me@far".to_owned(),
-        ssh_config: Some("c d".to_owned()),
+        ssh_options: ["-F", "c d"].map(str::to_owned).to_vec(),
         urls,
         bandwidth: None,
     }
