@@ -1,9 +1,9 @@
 //! The shell script that brings the program to a host and starts it there.
 //!
-//! It is one argument of ssh, in single quotes for whatever shell the user has there (POSIX shells,
-//! csh, fish), so it has no quote, backslash, exclamation mark and newline of its own. It greets,
-//! reads one line (see [`request_line`]), takes the program if it is not there yet, and
-//! becomes it.
+//! Its beginning is one argument of ssh, in single quotes for whatever shell the user has there
+//! (POSIX shells, csh, fish), so it has no quote, backslash, exclamation mark and newline of its
+//! own. It greets, and reads the rest as a line, and one line more (see [`request_line`]). The rest
+//! takes the program if it is not there yet, and becomes it.
 
 /// Opening of the line with which the script greets.
 pub(super) const GREETING: &str = "fullpipe far end 1 ";
@@ -17,15 +17,20 @@ pub(super) const ASKS: &str = "fullpipe far end asks";
 /// Opening of the line with which the script ends: the path of the program, which follows.
 pub(super) const STARTS: &str = "fullpipe far end starts ";
 
-/// The script, in parts that are joined by spaces.
-const SCRIPT: &[&str] = &[
+/// The beginning, in parts that are joined by spaces.
+const GREETS: &[&str] = &[
     "o=$(umask); umask 077; LC_ALL=C; export LC_ALL;",
     // Prints the SHA-256 of a file; nothing where no program here can tell.
     "digest() { s=$( { sha256sum || shasum -a 256 || openssl dgst -sha256 -r; } < \"$1\" 2>/dev/null);",
     "echo \"${s%% *}\"; };",
-    "clean() { rm -f \"$t\"; [ \"$k\" = leave ] && rm -f \"$e/fullpipe\"; rmdir \"$e\" \"$d\" 2>/dev/null; };",
     "p=$(command -v fullpipe 2>/dev/null); q=; [ -f \"$p\" ] && q=$(digest \"$p\");",
     "echo; echo \"fullpipe far end 1 $(uname -s) $(uname -m) ${q:--}\";",
+    "read -r s && eval \"$s\"",
+];
+
+/// The rest, which is sent.
+const BRINGS: &[&str] = &[
+    "clean() { rm -f \"$t\" \"$t.z\"; [ \"$k\" = leave ] && rm -f \"$e/fullpipe\"; rmdir \"$e\" \"$d\" 2>/dev/null; };",
     "read -r h k w || exit 0; f=; why=\"no folder there may hold programs\";",
     "if [ \"$h\" = - ]; then f=$p; else u=fullpipe-$(id -u);",
     "for d in \"$XDG_CACHE_HOME/fullpipe\" \"$HOME/.cache/fullpipe\" /var/tmp/$u /dev/shm/$u /tmp/$u; do",
@@ -37,30 +42,39 @@ const SCRIPT: &[&str] = &[
     // A script of one line runs only where programs may.
     "t=$e/$$; { echo exit 0 > \"$t\" && chmod 700 \"$t\" && \"$t\"; } 2>/dev/null || { clean; continue; };",
     "trap clean EXIT; trap \"exit 1\" HUP INT TERM PIPE; echo \"fullpipe far end asks\"; read -r n || exit 1;",
-    "head -c \"$n\" | gzip -dc > \"$t\" && s=$(digest \"$t\") && [ \"${s:-$h}\" = \"$h\" ] &&",
-    "mv \"$t\" \"$e/fullpipe\" && f=$e/fullpipe && break;",
+    "exec 3<&0; head -c \"$n\" <&3 > \"$t.z\" & j=$!;",
+    // Where the network has gone, sshd waits for hours. A copy that does not grow ends.
+    "{ l=; while sleep 20; do m=$(wc -c < \"$t.z\") || exit; [ \"$m\" = \"$l\" ] && kill $j; l=$m; done; }",
+    "< /dev/null > /dev/null 2>&1 3<&- &",
+    "wait $j; gzip -dc < \"$t.z\" 2>/dev/null > \"$t\" && s=$(digest \"$t\") && [ \"${s:-$h}\" = \"$h\" ] &&",
+    "rm -f \"$t.z\" && mv \"$t\" \"$e/fullpipe\" && f=$e/fullpipe && break;",
     "why=\"$d has no room, or the program came damaged\"; break;",
     "done; fi;",
     "[ -f \"$f\" ] || { echo \"fullpipe far end: $why\"; exit 1; };",
     "case $h$k in -*) ;; *leave) FULLPIPE_REMOVE_PROGRAM=$e; export FULLPIPE_REMOVE_PROGRAM;; esac;",
     "echo \"fullpipe far end starts $f\"; trap - EXIT HUP INT TERM PIPE;",
-    "umask $o; unset LC_ALL;",
+    "umask $o; unset LC_ALL; exec 3<&-;",
     "eval \"set -- $w\";",
     "exec \"$f\" \"$@\"",
 ];
 
 /// Returns the command for the other host's login shell.
 pub(super) fn shell_command() -> String {
-    format!("sh -c '{}'", SCRIPT.join(" "))
+    format!("sh -c '{}'", GREETS.join(" "))
 }
 
-/// Returns the line that asks for a program: its SHA-256 in hexadecimal, or `None` for the one that
-/// the host has on its path; whether it may stay there; and its arguments.
+/// Returns the rest of the script, and the line that asks for a program: its SHA-256 in
+/// hexadecimal, or `None` for the one that the host has on its path; whether it may stay there; and
+/// its arguments.
 pub(super) fn request_line(digest: Option<&str>, leaves_nothing: bool, words: &[String]) -> String {
     let digest = digest.unwrap_or("-");
     let stay = if leaves_nothing { "leave" } else { "keep" };
     let words: Vec<String> = words.iter().map(|word| quoted_word(word)).collect();
-    format!("{digest} {stay} {}\n", words.join(" "))
+    format!(
+        "{}\n{digest} {stay} {}\n",
+        BRINGS.join(" "),
+        words.join(" ")
+    )
 }
 
 /// Returns a word in single quotes, which POSIX shells read as it was.
@@ -73,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_has_nothing_that_another_shell_reads_otherwise() {
+    fn the_beginning_has_nothing_that_another_shell_reads_otherwise() {
         let command = shell_command();
         let script = &command["sh -c '".len()..command.len() - 1];
         assert!(!script.contains(['\'', '\\', '!', '\n']), "{script}");
@@ -82,10 +96,11 @@ mod tests {
     #[test]
     fn words_are_quoted_for_the_shell() {
         let words = ["host", "it's", "$(x) y"].map(str::to_owned);
+        let asked = |line: String| line.lines().nth(1).map(str::to_owned).unwrap();
         assert_eq!(
-            request_line(None, true, &words),
-            "- leave 'host' 'it'\\''s' '$(x) y'\n"
+            asked(request_line(None, true, &words)),
+            "- leave 'host' 'it'\\''s' '$(x) y'"
         );
-        assert_eq!(request_line(Some("ab"), false, &[]), "ab keep \n");
+        assert_eq!(asked(request_line(Some("ab"), false, &[])), "ab keep ");
     }
 }
