@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use fullpipe_diagnose::diagnose;
+use fullpipe_observe::HostCounters;
 use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis, Evidence, HostSettings};
 use fullpipe_trace::{
     CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, TransferEvidence,
@@ -22,6 +23,8 @@ pub struct KnownFacts {
     pub sender: Option<HostSettings>,
     /// Settings of the host that received it.
     pub receiver: Option<HostSettings>,
+    /// Counters of the host where the capture was taken, or of the end that they show.
+    pub counters: Option<HostCounters>,
 }
 
 /// Returns the content of the file `first`, judged as [`judge_capture`] does; with a `second` file
@@ -110,12 +113,16 @@ fn judge_transfers(transfers: Vec<TransferEvidence>, known: &KnownFacts) -> Vec<
 
 /// Returns the diagnosis of a transfer, with what is known of it.
 fn judge_evidence(evidence: Evidence, known: KnownFacts) -> Diagnosis {
-    let evidence = Evidence {
+    let mut evidence = Evidence {
         bandwidth: known.bandwidth,
         sender: known.sender,
         receiver: known.receiver,
         ..evidence
     };
+    if let Some(counters) = known.counters {
+        let point = evidence.capture.as_ref().and_then(|capture| capture.point);
+        counters.add_to(&mut evidence, point);
+    }
     let verdict = diagnose(&evidence);
     Diagnosis {
         transfer: None,

@@ -6,7 +6,7 @@ use fullpipe_record::{At, CaptureEvidence};
 use crate::ceilings::held_against;
 use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
-use crate::limits::{capacity, mtu};
+use crate::limits::{capacity, mtu, receiver_host};
 use crate::signals::{CaptureView, Signals};
 
 pub(crate) use sentence::{capture_rows, captured_sentence};
@@ -70,7 +70,9 @@ pub(crate) fn find_limit(
     let found = signals
         .first_possible(found, |found| held_against(figures, found))
         .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(SENDER)]));
-    view.with_open_end(mtu::find_cause(figures, &found).unwrap_or(found))
+    let causes = [receiver_host::find_cause, mtu::find_cause];
+    let cause = causes.into_iter().find_map(|rule| rule(figures, &found));
+    view.with_open_end(cause.unwrap_or(found))
 }
 
 /// Figures that only the sender has.

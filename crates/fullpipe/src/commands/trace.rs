@@ -110,7 +110,7 @@ pub(super) enum HandedCapture {
 /// Explains one capture, or two of the same time.
 pub(super) fn explain_captures(
     captures: Vec<HandedCapture>,
-    bandwidth: Option<BitRate>,
+    known: KnownFacts,
     output: OutputArguments,
     terminal: &Terminal,
 ) -> Result {
@@ -133,13 +133,13 @@ pub(super) fn explain_captures(
         time: None,
         top: USUAL_CONNECTIONS,
         flow: None,
-        bandwidth,
+        bandwidth: known.bandwidth,
         sender_host: None,
         receiver_host: None,
         redact: None,
         output,
     };
-    trace.explain_inputs(inputs, &trace.known_facts()?, terminal)
+    trace.explain_inputs(inputs, &known, terminal)
 }
 
 impl CaptureTraceArguments {
@@ -194,6 +194,7 @@ impl CaptureTraceArguments {
             bandwidth: self.bandwidth,
             sender: sender.map(host_settings).transpose()?,
             receiver: receiver.map(host_settings).transpose()?,
+            counters: None,
         })
     }
 

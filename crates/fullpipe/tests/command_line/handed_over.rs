@@ -240,6 +240,37 @@ fn counters_before_and_after_show_what_the_host_of_a_listing_dropped() {
     assert_says(&notice, &["was read once", "since the host started"]);
 }
 
+/// Returns what `nstat -az` prints of a host that has received so many segments, and dropped some.
+fn nstat_of_receiver(segments: u64, dropped: u64) -> String {
+    let octets = segments * 1500;
+    format!(
+        "#kernel\nTcpInSegs {segments} 0.0\nTcpOutSegs 100 0.0\nTcpExtTCPBacklogDrop {dropped} 0.0\n\
+         IpExtInOctets {octets} 0.0\nIpExtOutOctets 9000 0.0\n"
+    )
+}
+
+#[test]
+fn a_capture_and_the_counters_of_the_receiving_host_are_one_case() {
+    let capture = format!(
+        "{}/../trace/tests/captures/rto-stalls.pcap.gz",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let files = [(100, 1, "nstat-before"), (90_000, 6, "nstat-after")]
+        .map(|(all, dropped, name)| file_of(name, nstat_of_receiver(all, dropped).as_bytes()));
+    let cause = |files: &[&str]| {
+        let output = diagnosed(&[&["--json", "--from", &*capture], files].concat());
+        let verdict = &document(&output)["capture"]["transfers"][0]["diagnosis"]["verdict"];
+        (verdict["kind"].clone(), verdict["cause"].clone())
+    };
+    assert_eq!(cause(&[]), ("loss".into(), "random".into()));
+    assert_eq!(
+        cause(&[&files[0], &files[1]]),
+        ("loss".into(), "receiver-host".into())
+    );
+    let refused = sentence(&diagnosed(&["--from", &capture, &recorded("sndbuf")]), 2);
+    assert_says(&refused, &["alone or with counters"]);
+}
+
 #[test]
 fn counters_alone_leave_candidates_and_say_what_to_run() {
     let nstat = "#kernel\nTcpOutSegs 10000 0.0\nTcpRetransSegs 200 0.0\nTcpExtTCPTimeouts 3 0.0\n";

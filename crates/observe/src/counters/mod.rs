@@ -9,7 +9,7 @@ mod machine;
 
 use std::collections::BTreeMap;
 
-use fullpipe_record::{At, DeviceReport, Machine, QdiscReport};
+use fullpipe_record::{At, DeviceReport, Evidence, Machine, QdiscReport};
 use fullpipe_units::BitRate;
 
 /// A program, or a file of the kernel, that prints counters.
@@ -106,7 +106,7 @@ pub struct CounterReader {
 }
 
 /// What the counters of a host show.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct HostCounters {
     /// The counters as growth between two readings; of a host of which no counter was read twice,
     /// since it started.
@@ -120,6 +120,19 @@ pub struct HostCounters {
 }
 
 impl HostCounters {
+    /// Puts the counts beside the evidence of a transfer: at the end that they show, or else at
+    /// `own_end`, where the transfer was seen.
+    pub fn add_to(&self, evidence: &mut Evidence, own_end: Option<At>) {
+        let machine = match self.end.or(own_end) {
+            Some(At::Receiver) => &mut evidence.receiver_machine,
+            Some(At::Sender) => &mut evidence.sender_machine,
+            _ => return,
+        };
+        let counted = self.machine_of_transfer();
+        machine.device = counted.device.or(machine.device.take());
+        machine.network = counted.network.or(machine.network);
+    }
+
     /// Returns the figures of the machine during a transfer: without counts where none was read
     /// twice, since those are of all the time before.
     pub fn machine_of_transfer(&self) -> Machine {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
 
+use fullpipe_experiment::KnownFacts;
 use fullpipe_observe::{
     ConnectionListing, CounterReader, CounterSource, HostCounters, read_listing, watched_transfers,
 };
@@ -39,12 +40,7 @@ pub(super) fn run(arguments: &DiagnoseArguments, files: &[PathBuf], terminal: &T
         handed.read_file(file)?;
     }
     if !handed.captures.is_empty() {
-        if handed.captures.len() < files.len() || files.len() > 2 {
-            let message = "captures are diagnosed alone: one, or two of the same time";
-            return Err(usage_failure(message));
-        }
-        let output = arguments.output.clone();
-        return explain_captures(handed.captures, arguments.bandwidth, output, terminal);
+        return handed.explain_captures(arguments, terminal);
     }
     let name = name_of(&files[0].to_string_lossy()).to_owned();
     handed.explain(arguments, &name, terminal)
@@ -158,6 +154,27 @@ impl HandedOver {
         Ok(())
     }
 
+    /// Judges the transfers of captures, with the counters of their hosts.
+    fn explain_captures(self, arguments: &DiagnoseArguments, terminal: &Terminal) -> Result {
+        let is_more = !self.transfers.is_empty() || !self.text.trim().is_empty();
+        if is_more || self.captures.len() > 2 {
+            let message =
+                "captures are diagnosed alone or with counters: one, or two of the same time";
+            return Err(usage_failure(message));
+        }
+        let counters = self.counters.into_counters();
+        note_counters(
+            counters.as_ref().unwrap_or(&HostCounters::default()),
+            terminal,
+        );
+        let known = KnownFacts {
+            bandwidth: arguments.bandwidth,
+            counters,
+            ..KnownFacts::default()
+        };
+        explain_captures(self.captures, known, arguments.output.clone(), terminal)
+    }
+
     /// Judges the transfers, and prints what is found.
     fn explain(mut self, arguments: &DiagnoseArguments, name: &str, terminal: &Terminal) -> Result {
         let listing = read_listing(&self.text);
@@ -226,13 +243,7 @@ impl HandedTransfer {
                 Direction::Download => At::Receiver,
                 Direction::Upload | Direction::Both => At::Sender,
             };
-            let machine = match counters.end.unwrap_or(own_end) {
-                At::Receiver => &mut self.evidence.receiver_machine,
-                _ => &mut self.evidence.sender_machine,
-            };
-            let counted = counters.machine_of_transfer();
-            machine.device = counted.device.or(machine.device.take());
-            machine.network = counted.network.or(machine.network);
+            counters.add_to(&mut self.evidence, Some(own_end));
         }
         diagnose_transfer(self.transfer, self.evidence)
     }
