@@ -20,6 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use fullpipe_lab::keeper;
+use fullpipe_sys::look_up_without_modules;
 
 use cli::Cli;
 use commands::{RunCommand, iperf3};
@@ -27,7 +28,8 @@ use failure::{FAILED, Result, USAGE, usage_failure};
 use terminal::{OutputFormat, Terminal};
 
 fn main() -> ExitCode {
-    // Before anything else, because the keeper may not have a second thread.
+    look_up_without_modules();
+    // Before a thread starts, because the keeper may not have a second one.
     if std::env::args_os()
         .nth(1)
         .is_some_and(|argument| argument == keeper::ARGUMENT)

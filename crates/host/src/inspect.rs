@@ -53,7 +53,11 @@ fn parse_settings(kernel: KernelVersion, texts: Texts<'_>) -> SysctlResult<HostS
     })
 }
 
-fn kernel_version() -> SysctlResult<KernelVersion> {
+/// Returns the version of the running kernel.
+///
+/// # Errors
+/// Fails if the kernel's release does not begin with a version.
+pub fn kernel_version() -> SysctlResult<KernelVersion> {
     let release = rustix::system::uname()
         .release()
         .to_string_lossy()

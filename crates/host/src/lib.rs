@@ -39,7 +39,7 @@ pub use apply::{AppliedChanges, ApplyError, apply_changes};
 pub use defects::defects_behind;
 pub use device_meter::{DeviceMeter, counts_missing_buffers, device_counts};
 pub use elsewhere::other_system_commands;
-pub use inspect::{inspect_host, settings_of};
+pub use inspect::{inspect_host, kernel_version, settings_of};
 pub use journal_dir::{ApplyOptions, JournalDir, JournalStep, check_changes, preview_changes};
 pub use journal_error::{JournalError, JournalResult};
 pub use managers::setting_managers;

@@ -77,6 +77,11 @@ impl SysctlTree {
         Self { root: root.into() }
     }
 
+    /// Returns true if settings of TCP are there: a root without /proc has none.
+    pub fn has_tcp(&self) -> bool {
+        self.root.join("net/ipv4/tcp_rmem").exists()
+    }
+
     /// The text of the sysctl with the dotted `name`.
     ///
     /// # Errors

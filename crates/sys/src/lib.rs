@@ -17,6 +17,7 @@ mod icmp_errors;
 mod interface;
 mod mapping;
 mod message;
+mod name_services;
 mod namespace;
 mod packet;
 mod qdisc;
@@ -55,6 +56,7 @@ pub use interface::{
     loopback_up, set_device_mtu, set_device_queue_length, set_ethernet_address, single_segments,
     without_arp,
 };
+pub use name_services::look_up_without_modules;
 pub use namespace::{
     ForkSide, NetNamespace, UnsharePrivilege, end_with_this_thread, enter_before_exec,
     enter_process, fork_single_threaded, ignore_terminal_signals, network_cookie,

@@ -39,15 +39,20 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 /// Memory of a socket (`SO_MEMINFO`, Linux 4.12).
 ///
 /// # Errors
-/// Fails as `getsockopt` does.
+/// Fails as `getsockopt` does, or if its answer ends before the sizes of the buffers: an emulator of
+/// processors (qemu) gives one word.
 pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     let mut bytes = [MaybeUninit::<u8>::uninit(); MEMINFO_WORDS * 4];
-    Ok(memory_of(socket_option(
+    let answer = socket_option(
         socket.as_fd(),
         libc::SOL_SOCKET,
         libc::SO_MEMINFO,
         &mut bytes,
-    )?))
+    )?;
+    if answer.len() < 6 * 4 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    Ok(memory_of(answer))
 }
 
 /// Lets the kernel keep the packet that opens a connection for each that `listener` takes in

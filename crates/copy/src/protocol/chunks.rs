@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use blake3::Hasher;
 use blake3::hazmat::{
@@ -14,8 +15,8 @@ pub const CHUNK: usize = 1 << 20;
 /// hash, too, is a node of the tree of the file.
 pub const BLOCK: usize = 1 << 16;
 
-/// A chunk of a hole.
-pub static ZEROS: [u8; CHUNK] = [0; CHUNK];
+/// A chunk of a hole. In the program's file it would be a megabyte.
+pub static ZEROS: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; CHUNK]);
 
 /// A BLAKE3 digest, or the chaining value of a chunk.
 pub type Digest = [u8; 32];

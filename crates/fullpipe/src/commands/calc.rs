@@ -7,10 +7,11 @@ use fullpipe_calc::{
     BatchError, CalculationBatch, CombinationAxes, HostPair, QuantitySetting, WhatIfChange,
     calculate, read_values,
 };
-use fullpipe_host::{SysctlTree, inspect_host};
+use fullpipe_host::{SysctlResult, SysctlTree, inspect_host, kernel_version};
 use fullpipe_model::kernel::default_settings;
 use fullpipe_record::{
-    Change, Encapsulation, Framing, Inputs, IpVersion, KernelVersion, Quantity, StatedLoad, Tunnel,
+    Change, Encapsulation, Framing, HostSettings, Inputs, IpVersion, KernelVersion, Quantity,
+    StatedLoad, Tunnel,
 };
 use fullpipe_scenario::{PathSpec, parse_host_flag, parse_path_flag};
 
@@ -223,8 +224,7 @@ impl RunCommand for CalcArguments {
 fn host_settings(arguments: &CalcArguments) -> Result<HostPair> {
     let plain = match arguments.kernel {
         Some(kernel) => default_settings(kernel),
-        None => inspect_host(&SysctlTree::of_this_host())
-            .map_err(|error| usage_failure(error.to_string()))?,
+        None => this_host().map_err(|error| usage_failure(error.to_string()))?,
     };
     let [sender, receiver] = arguments.systems.host_settings(&plain);
     let [sender, receiver] =
@@ -232,6 +232,16 @@ fn host_settings(arguments: &CalcArguments) -> Result<HostPair> {
             host.changed_by(changes.iter().flat_map(|SettingChanges(changes)| changes))
         });
     Ok(HostPair { sender, receiver })
+}
+
+/// Returns the settings of this host: without /proc, those with which its kernel starts.
+fn this_host() -> SysctlResult<HostSettings> {
+    let tree = SysctlTree::of_this_host();
+    if tree.has_tcp() {
+        inspect_host(&tree)
+    } else {
+        kernel_version().map(default_settings)
+    }
 }
 
 /// Returns the quantities that have one value for all combinations.
@@ -359,10 +369,15 @@ fn assumed_hosts(arguments: &CalcArguments, hosts: &HostPair) -> Option<String> 
         .map(|(end, _)| end)
         .collect();
     let kernel = hosts.sender.kernel.max(hosts.receiver.kernel);
+    let settings = if SysctlTree::of_this_host().has_tcp() {
+        "its settings"
+    } else {
+        "the kernel's own settings, as there is no /proc/sys"
+    };
     (arguments.kernel.is_none() && !linux.is_empty()).then(|| {
         format!(
-            "{} taken to be as this host: Linux {kernel} with its settings; --kernel 5.15, --sender-os and --receiver-os \
-             say otherwise",
+            "{} taken to be as this host: Linux {kernel} with {settings}; --kernel 5.15, --sender-os and --receiver-os say \
+             otherwise",
             linux.join(" and "),
         )
     })

@@ -298,7 +298,7 @@ fn systemd_accepts_the_units() {
     ] {
         let unit = fs::read_to_string(source.join(name)).unwrap();
         // The program need not be installed.
-        let unit = unit.replace("/usr/local/bin/fullpipe", "/bin/true");
+        let unit = unit.replace("/usr/bin/fullpipe", "/bin/true");
         fs::write(
             folder.path().join(name.replace('@', "@alpha.example")),
             unit,

@@ -8,6 +8,7 @@
 )]
 
 mod archive;
+mod bare_root;
 mod calc;
 #[path = "../common/mod.rs"]
 mod common;
