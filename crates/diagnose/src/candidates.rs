@@ -196,7 +196,7 @@ const OF_RECEIVER: [CandidateSet; 15] = [
     ),
 ];
 
-const OF_SENDER: [CandidateSet; 5] = [
+const OF_SENDER: [CandidateSet; 6] = [
     set(
         &[
             ReceiveWindow(NoWindowScaling),
@@ -207,6 +207,15 @@ const OF_SENDER: [CandidateSet; 5] = [
     set(
         &[ReceiveWindow(SoRcvbuf), ReceiveWindow(TcpRmemMax)],
         "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
+    ),
+    set(
+        &[
+            ReceiveWindow(SoRcvbuf),
+            ReceiveWindow(TcpRmemMax),
+            ReceiveWindow(WindowScaleRewritten),
+            ReceiverApplication(SlowReader),
+        ],
+        "what the receiver has unread (ss -tnm), and whether its program sets SO_RCVBUF",
     ),
     set(
         &[
@@ -230,7 +239,7 @@ const OF_SENDER: [CandidateSet; 5] = [
     ),
 ];
 
-const OF_CAPTURE: [CandidateSet; 23] = [
+const OF_CAPTURE: [CandidateSet; 24] = [
     set(
         &[
             ReceiveWindow(NoWindowScaling),
@@ -380,6 +389,15 @@ const OF_CAPTURE: [CandidateSet; 23] = [
     set(
         &[Mtu(BlackHole), SenderApplication(Idle)],
         "a capture at the other end",
+    ),
+    set(
+        &[
+            SenderApplication(Idle),
+            SendBuffer(TcpWmemMax),
+            Pacing(MaxPacingRate),
+            Loss(Random),
+        ],
+        "a capture at the sender, which shows what it repeats",
     ),
     set(
         &[CongestionWindow(RampUp), Loss(Random)],

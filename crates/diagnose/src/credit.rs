@@ -1,7 +1,7 @@
 //! Credit above TCP: the sending program may have so many bytes on the way, and waits for a message
 //! of the receiving one before it sends more.
 
-use fullpipe_record::{Sample, TcpInfo};
+use fullpipe_record::{Evidence, Sample, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::arrivals::{ReceiverSampleFigures, growth_in_flow};
@@ -70,10 +70,30 @@ impl SilenceVotes {
 }
 
 impl ProgramCredit {
-    /// Returns the credit that the sending end's samples show; `None` where TCP's windows have no
-    /// room, where a round trip passes without a message, or where the rate is another.
+    /// Returns the window that the request states of its programs, if the rate is what that allows;
+    /// `None` also where they pause for longer than a round trip takes, which is then the limit.
+    fn as_stated(evidence: &Evidence, rate: BitRate, rtt: Span) -> Option<Self> {
+        let (stated, request) = (evidence.request.stated_load(), &evidence.request);
+        let (window, pause) = (stated.app_window?, stated.pause.unwrap_or_default());
+        let all = window.bytes * u64::from(request.streams.max(1));
+        let allowed = BitRate::from_bytes_in(all, rtt + pause);
+        (pause <= rtt && is_reached(rate, allowed)).then_some(Self {
+            size: window.bytes,
+            most: None,
+            allowed,
+            is_shown_by_messages: true,
+        })
+    }
+
+    /// Returns the credit that is stated, or that the sending end's samples show; `None` where TCP's
+    /// windows have no room, where a round trip passes without a message, or where the rate is
+    /// another.
     pub(crate) fn from_sender(figures: &SenderSampleFigures) -> Option<Self> {
         let rtt = figures.rtt?;
+        let stated = Self::as_stated(figures.evidence, figures.rate, rtt);
+        if stated.is_some() {
+            return stated;
+        }
         let has_room = share_of_votes(figures.snapshots().map(JudgedSample::has_room))?;
         if has_room.get() < MIN_LIMIT_SHARE || !has_messages(figures, rtt) {
             return None;
@@ -93,10 +113,14 @@ impl ProgramCredit {
         })
     }
 
-    /// Returns the credit that the receiving end's samples show: what a round trip brings, where
-    /// data and this end's small messages come together, with silence in between.
+    /// Returns the credit that is stated, or that the receiving end's samples show: what a round trip
+    /// brings, where data and this end's small messages come together, with silence in between.
     pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Option<Self> {
         let rtt = arrivals.rtt?;
+        let stated = Self::as_stated(arrivals.evidence, arrivals.rate, rtt);
+        if stated.is_some() {
+            return stated;
+        }
         let flows = &arrivals.flows;
         let sent = receiver_growth(flows, |tcp| Some(tcp.bytes_sent?.get()))?;
         let received = receiver_growth(flows, |tcp| Some(tcp.bytes_received?.get()))?;

@@ -24,6 +24,7 @@ pub(crate) fn find_limit(figures: &SenderSampleFigures, signals: &Signals) -> Li
     let found = mtu::without_progress(figures).unwrap_or_else(|| find_tcp_limit(figures));
     let found = trace_cause(figures, found);
     let found = capacity::behind_rates(figures, &found).unwrap_or(found);
+    let found = receiver_application::beside_window_of_few_looks(figures, found);
     match signals.first_possible(std::iter::once(found), |found| held_against(figures, found)) {
         Ok(found) => found,
         Err(lacking) => LimitFinding::unknown_limit(lacking.into_iter().collect()),

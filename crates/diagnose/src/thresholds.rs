@@ -489,6 +489,21 @@ pub(crate) const MIN_DRIFT_OF_CHANCE: f64 = 0.23;
 /// Share of the stated bandwidth that data reaches for a round trip where no others use the link
 /// (measured: 0.97 and more; 0.64 to 0.89 next to others).
 pub(crate) const WHOLE_LINK_SHARE: f64 = 0.92;
+/// Highest rate over a round trip ÷ the usual one of data that comes evenly, from which a program
+/// caught up with its rate (simulated: at most 1.03 of paces; 1.2 and more of programs over 10 ms
+/// and more).
+pub(crate) const FASTER_THAN_A_PACE: f64 = 1.2;
+/// Shares of the data of such a program that came a tenth faster than its rate (simulated: 0.02 to
+/// 0.09; none behind a full link, whoever else uses it).
+pub(crate) const CAUGHT_UP_SHARES: std::ops::RangeInclusive<f64> = 0.01..=0.15;
+/// The same, up to which a pace held the data back from the first segment on (simulated: at most
+/// 1.012 of paces over round trips of 40 segments and more, from 1.02 of buffers under BBR).
+pub(crate) const FASTER_BY_CHANCE: f64 = 1.015;
+/// Shortest round trip over which snapshots show that a program caught up.
+pub(crate) const SHORTEST_TO_CATCH_UP: Span = Span::from_millis(10);
+/// The same, from which no send buffer lets it through: a writer that sleeps until a third is free
+/// keeps 0.64 of it full (simulated: at most 1.55 of buffers).
+pub(crate) const FASTER_THAN_A_BUFFER: f64 = 1.6;
 /// Highest rate before a loss ÷ the rate now, from which the loss has made the congestion window
 /// small (CUBIC keeps 0.7).
 pub(crate) const LOWERED_BY_LOSS_FACTOR: f64 = 1.2;

@@ -232,11 +232,18 @@ impl CaptureView<'_> {
         }
     }
 
-    /// Returns a full link as one of several where the capture ends before anything was steady, and
-    /// its connection goes on: the sender may repeat what no more comes here.
+    /// Returns `found` as one of several where the capture ends before anything was steady, and its
+    /// connection goes on: the sender may repeat what no more comes here.
     pub(super) fn with_open_end(&self, found: LimitFinding) -> LimitFinding {
         let is_open = self.figures.part.is_none() && !self.capture.closed && !self.is_at_sender();
-        if is_open && found.verdict == CapacityVerdict::Link.into() {
+        let is_of_sender = matches!(
+            found.limit_kind(),
+            Limit::SenderApplication | Limit::SendBuffer | Limit::Pacing | Limit::CongestionWindow
+        );
+        if is_open
+            && found.other.is_none()
+            && (is_of_sender || found.verdict == CapacityVerdict::Link.into())
+        {
             found.add_alternative(LossVerdict::Random)
         } else {
             found

@@ -7,11 +7,13 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::finding::LimitFinding;
+use crate::limits::mtu;
 use crate::signals::CaptureView;
 use crate::thresholds::{
-    CLOCKED_SHARE, FEW_ENDS_OF_WRITES, FEW_SEGMENTS, FLAT_PLATEAU, IDLE_CAPTURE_SHARE,
-    IDLE_OF_WAITING_PROGRAM, IDLE_SHARE_OF_PATH, LONG_QUIET_SHARE, MAX_PACE_FACTOR,
-    MIN_FASTER_THAN_PACE, MIN_LEVEL_OF_SLEEPING_WRITER, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER,
+    CAUGHT_UP_SHARES, CLOCKED_SHARE, FASTER_THAN_A_PACE, FEW_ENDS_OF_WRITES, FEW_SEGMENTS,
+    FLAT_PLATEAU, IDLE_CAPTURE_SHARE, IDLE_OF_WAITING_PROGRAM, IDLE_SHARE_OF_PATH,
+    LONG_QUIET_SHARE, MAX_PACE_FACTOR, MIN_FASTER_THAN_PACE, MIN_LEVEL_OF_SLEEPING_WRITER,
+    MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER,
     MIN_PARTIAL_OF_PROGRAM, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_SHARE_BELOW_PACE,
     MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, PACED_BURSTS_SHARE, SAME_SHARE_OF_TRAINS,
 };
@@ -109,6 +111,26 @@ impl CaptureView<'_> {
                 LimitFinding::new(PacingVerdict::MaxPacingRate, held)
             }
         })
+    }
+
+    /// Finds a sender whose data comes evenly at its rate and came clearly faster for a while: it
+    /// caught up with its rate, and no link spaces the data that far apart.
+    pub(super) fn caught_up(&self) -> Option<LimitFinding> {
+        let rate = self.figures.rate;
+        let even = self.capture.departures.filter(|even| {
+            even.share.get() >= MIN_LIMIT_SHARE && even.rate <= rate.scale_by(MAX_PACE_FACTOR)
+        })?;
+        let was_faster = self.capture.sustained? >= rate.scale_by(FASTER_THAN_A_PACE)
+            && CAUGHT_UP_SHARES.contains(&self.capture.faster?.get());
+        // A policer lets a burst pass, too, and then discards. The headers of small segments fill a
+        // link at a rate that others pass.
+        let lost = self.figures.retransmitted_segments()?.segment_share();
+        let full = LimitFinding::new(CapacityVerdict::Link, Ratio::ONE);
+        let found = was_faster
+            && !self.is_at_sender()
+            && lost.get() < MIN_LOSS_OF_PROBES
+            && mtu::find_cause(self.figures, &full).is_none();
+        found.then(|| LimitFinding::new(SenderApplicationVerdict::RateLimited, even.share))
     }
 
     /// Returns true if a link spreads trains of as many segments as the kernel's pace at this rate

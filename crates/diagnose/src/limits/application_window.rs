@@ -135,7 +135,8 @@ fn full_channel(
 /// nothing to send, or spends its time on asking whether it may; or a buffer that is as large as
 /// the kernel needed it to be, and no larger.
 fn may_be_credit(evidence: &Evidence, found: &LimitFinding) -> bool {
-    if !evidence.is_of_another_program() {
+    let is_stated = evidence.request.stated_load().app_window.is_some();
+    if !evidence.is_of_another_program() && !is_stated {
         return false;
     }
     if evidence.sender_samples.is_empty() {

@@ -18,8 +18,8 @@ use crate::path::{stated_capacity, time_on_the_line};
 use crate::policer_rate;
 use crate::text::{self, BasicFacts, Row, time_text};
 use crate::thresholds::{
-    EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, MAX_LATER_LOSS_SHARE,
-    MAX_LOSS_OF_PROBES, MAX_RTT_BEFORE_BURST, MAX_RTT_WITHOUT_QUEUE,
+    CLOCK_TICK, EXPLAINED_BY_LOSS_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR,
+    MAX_LATER_LOSS_SHARE, MAX_LOSS_OF_PROBES, MAX_RTT_BEFORE_BURST, MAX_RTT_WITHOUT_QUEUE,
     MAX_RTT_WITHOUT_QUEUE_UNDER_BBR, MIN_BURST_SHARE, MIN_CUTS_WITHOUT_QUEUE,
     MIN_DISPERSION_OF_POLICER, MIN_LOSS_OF_PROBES, MIN_LOSSY_ROUND_TRIPS, MIN_RECOVERIES,
     MIN_RECOVERIES_BEFORE, PACE_SHARE, RTT_BEFORE_SHORT_QUEUE, SAME_PACE_FACTOR,
@@ -121,8 +121,15 @@ fn policed_under_bbr(figures: &SenderSampleFigures, held: Ratio) -> Option<Limit
     let idle = figures
         .idle_rtt?
         .max(figures.evidence.idle_rtt.unwrap_or_default());
+    // Where the idle path was not measured, its time is that of packets which were sent again, in
+    // whole milliseconds.
+    let tick = if lost >= MAX_LOSS_OF_PROBES && figures.evidence.is_of_another_program() {
+        CLOCK_TICK
+    } else {
+        Span::ZERO
+    };
     let met_no_queue =
-        long <= idle.scale_by(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)?;
+        long <= idle.scale_by(MAX_RTT_WITHOUT_QUEUE_UNDER_BBR) + time_on_the_line(figures)? + tick;
     let goes_on = lost >= MIN_LOSS_OF_PROBES || bbr_keeps_to_a_pace(figures);
     let less_than_stated = stated_capacity(figures)
         .is_none_or(|stated| figures.rate < stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));

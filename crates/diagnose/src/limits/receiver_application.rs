@@ -1,7 +1,9 @@
 //! A receiving program that is slow, by itself or for the file that it writes.
 
 use fullpipe_model::window;
-use fullpipe_record::{At, Limit, ReceiverApplicationVerdict, Sample, Scope};
+use fullpipe_record::{
+    At, LegalVerdict, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample, Scope,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
 use crate::figures::{SenderSampleFigures, share_of_votes};
@@ -34,6 +36,27 @@ pub(crate) fn behind_window(figures: &SenderSampleFigures, held: Ratio) -> Optio
     } else {
         found.one_of_several()
     })
+}
+
+/// Returns `found` with the receiving program beside a window that a few looks show: they may not
+/// show that it was larger once, or how long data waits for its reader.
+pub(crate) fn beside_window_of_few_looks(
+    figures: &SenderSampleFigures,
+    found: LimitFinding,
+) -> LimitFinding {
+    let is_of_a_size = matches!(
+        found.verdict,
+        LegalVerdict::ReceiveWindow(
+            ReceiveWindowVerdict::SoRcvbuf
+                | ReceiveWindowVerdict::TcpRmemMax
+                | ReceiveWindowVerdict::WindowScaleRewritten
+        )
+    );
+    if is_of_a_size && figures.evidence.few_looks().is_some() {
+        found.add_alternative(ReceiverApplicationVerdict::SlowReader)
+    } else {
+        found
+    }
 }
 
 /// Returns true if no window of the judged part is half as large as the largest was: a program that
@@ -243,7 +266,7 @@ pub(crate) fn window_fell(flow: &SenderStream) -> bool {
         .filter_map(|snapshot| snapshot.window)
         .collect();
     windows.sort_unstable();
-    let [low, high] = [1, 9].map(|tenths| windows.get(windows.len() * tenths / 10));
+    let [low, high] = [1, 31].map(|parts| windows.get(windows.len() * parts / 32));
     if low == high {
         return false;
     }

@@ -11,9 +11,10 @@ use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
 use crate::path::queue_before_the_load;
 use crate::thresholds::{
-    CLOCK_TICK, FULL_PIPE_SHARE, LOWERED_BY_LOSS_FACTOR, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
-    MIN_RECOVERIES, MIN_RETRANSMISSION_TIMEOUT, MUCH_OUT_OF_ORDER, REGROWING_WINDOW_FACTOR,
-    REGROWN_WINDOW_FACTOR, SHARED_PIPE_SHARE, SMALL_QUEUE_SEGMENTS, SMALL_QUEUE_TIME,
+    CLOCK_TICK, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FULL_PIPE_SHARE, LOWERED_BY_LOSS_FACTOR,
+    MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES, MIN_RETRANSMISSION_TIMEOUT,
+    MUCH_OUT_OF_ORDER, REGROWING_WINDOW_FACTOR, REGROWN_WINDOW_FACTOR, ROUNDS_OF_STARTUP,
+    SHARED_PIPE_SHARE, SMALL_QUEUE_SEGMENTS, SMALL_QUEUE_TIME,
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
@@ -53,7 +54,19 @@ pub(super) fn lengthened_path(arrivals: &ReceiverSampleFigures) -> Option<LimitF
     let is_longer = arrivals.is_own_load() && arrivals.pauses.is_some();
     let is_of_window =
         is_longer && (arrivals.loss_rounds() > 0 || arrivals.grows_by(REGROWN_WINDOW_FACTOR));
-    is_of_window.then(|| LimitFinding::new(arrivals.whose_capacity(), Ratio::ONE))
+    is_of_window.then(|| {
+        let found = LimitFinding::new(arrivals.whose_capacity(), Ratio::ONE);
+        // A sender that pauses sends the faster in between, and loses what that overflows at first.
+        let is_away = |course| arrivals.is_away_beyond_windows(&course);
+        if arrivals.was_faster(FASTER_THAN_A_BUFFER)
+            && arrivals.loss_rounds() <= ROUNDS_OF_STARTUP
+            && arrivals.busiest_course().is_some_and(is_away)
+        {
+            found.add_alternative(SenderApplicationVerdict::Idle)
+        } else {
+            found
+        }
+    })
 }
 
 /// Finds a congestion window that grows, or that losses have made smaller than it was, of a sender
@@ -137,7 +150,11 @@ pub(super) fn out_of_order(arrivals: &ReceiverSampleFigures) -> Option<LimitFind
 impl ReceiverSampleFigures<'_> {
     pub(super) fn full_path(&self, verdict: CapacityVerdict) -> LimitFinding {
         let found = LimitFinding::new(verdict, Ratio::ONE);
-        if self.may_only_pause() {
+        // A link passes data at one rate, and its queue is never empty between bursts.
+        let is_faster = self.was_faster(FASTER_THAN_A_PACE);
+        let pauses = verdict == CapacityVerdict::Link && self.loss_rounds() < MIN_RECOVERIES;
+        let may_pause = is_faster && (pauses || self.may_only_pause());
+        if may_pause || (self.whole.len() > 1 && self.may_only_pause()) {
             found.add_alternative(SenderApplicationVerdict::Idle)
         } else {
             found

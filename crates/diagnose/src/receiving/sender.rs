@@ -11,11 +11,12 @@ use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
 use crate::thresholds::{
     ABOVE_ROUND_TRIP, ACKNOWLEDGED_PAIRS, BELOW_ROUND_TRIP, BELOW_TWO_ROUND_TRIPS,
-    CLEARLY_REPEATED_COURSE, CLOCK_TICK, EVEN_SHARE, EVEN_TIME, LONG_SILENCE, LONGER_ROUND_TRIP,
+    CLEARLY_REPEATED_COURSE, CLOCK_TICK, EVEN_SHARE, EVEN_TIME, FASTER_BY_CHANCE,
+    FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, INITIAL_WINDOW, LONG_SILENCE, LONGER_ROUND_TRIP,
     LONGEST_PERIOD, MAX_TRAIN_SEGMENTS, MIN_IDLE_SHARE, MIN_LONG_SILENCES,
     MIN_RETRANSMISSION_TIMEOUT, NEARLY_SAME_TRAINS, NO_ROUND_TRIPS, OWN_COURSE, REPEATED_COURSE,
-    REPEATED_TIMES, SAME_TRAINS, SHORTEST_PERIOD, SILENCE_ROUND_TRIPS, SILENT_ROUND_TRIP,
-    TICK_TOLERANCE,
+    REPEATED_TIMES, SAME_TRAINS, SHORTEST_PERIOD, SHORTEST_TO_CATCH_UP, SILENCE_ROUND_TRIPS,
+    SILENT_ROUND_TRIP, TICK_TOLERANCE,
 };
 
 /// Finds a sender that is often silent for longer than a round trip, though not for as long as a
@@ -78,12 +79,17 @@ pub(super) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
         REPEATED_COURSE
     };
     Some(match () {
+        // What a program writes waits while the congestion window opens, and then comes faster.
+        () if is_own && is_even && arrivals.was_faster(FASTER_THAN_A_PACE) => {
+            LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
+        }
         () if is_own && is_even => rate_of_the_sender(arrivals),
         // One of several connections has the pattern of all of them.
         () if is_own && arrivals.flows.len() > 1 => {
             full_buffer(arrivals).add_alternative(PacingVerdict::Qdisc)
         }
         () if !is_even && arrivals.is_away_beyond_windows(&course) => idle,
+        () if is_own && arrivals.was_faster(FASTER_THAN_A_BUFFER) => idle,
         () if !is_even && is_silent_for_round_trips(arrivals, &course) => {
             full_buffer(arrivals).one_of_several()
         }
@@ -91,7 +97,7 @@ pub(super) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
         () if !is_even && has_own_times && left <= OWN_COURSE => {
             full_buffer(arrivals).one_of_several()
         }
-        () if !is_even && has_own_times => idle,
+        () if !is_even && has_own_times => idle.add_alternative(SendBufferVerdict::TcpWmemMax),
         () if is_own && left >= NO_ROUND_TRIPS => rate_of_the_sender(arrivals).one_of_several(),
         () if is_own => full_buffer(arrivals),
         () => idle.add_alternative(SendBufferVerdict::TcpWmemMax),
@@ -127,8 +133,13 @@ fn full_buffer(arrivals: &ReceiverSampleFigures) -> LimitFinding {
 /// no whole number of segments.
 fn rate_of_the_sender(arrivals: &ReceiverSampleFigures) -> LimitFinding {
     let pace = LimitFinding::new(PacingVerdict::Qdisc, Ratio::ONE);
+    let may_be_pace = if arrivals.was_always_as_fast() {
+        pace.clone()
+    } else {
+        pace.clone().one_of_several()
+    };
     let Some(acknowledged) = arrivals.acknowledgements_of_a_segment() else {
-        return pace.one_of_several();
+        return may_be_pace;
     };
     // One for each train, or for every second segment and the end of a train.
     let differs = (2..=MAX_TRAIN_SEGMENTS).flat_map(|train| {
@@ -141,7 +152,7 @@ fn rate_of_the_sender(arrivals: &ReceiverSampleFigures) -> LimitFinding {
     } else if acknowledged > ACKNOWLEDGED_PAIRS && differs > NEARLY_SAME_TRAINS {
         LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
     } else {
-        pace.one_of_several()
+        may_be_pace
     }
 }
 
@@ -180,6 +191,16 @@ impl ReceiverSampleFigures<'_> {
                 .is_some_and(|rtt| uneven <= rtt.scale_by(EVEN_SHARE) + course.tick)
     }
 
+    /// Returns true if the data never came faster, over round trips that take several windows to
+    /// fill: only a pace does not make up for those, nor probes.
+    fn was_always_as_fast(&self) -> bool {
+        let several_windows = self.mss().unwrap_or_default() * INITIAL_WINDOW * 4;
+        !self.was_faster(FASTER_BY_CHANCE)
+            && self.round_trip_of_the_path().is_some_and(|rtt| {
+                rtt >= SHORTEST_TO_CATCH_UP && self.rate.bytes_in(rtt) >= several_windows
+            })
+    }
+
     /// Returns the share of the variance that is left if each round trip brings the same at the same
     /// phase; full segments and the clocks make it a little longer than that of the idle path.
     fn left_by_round_trips(&self, course: &ArrivalCourse) -> f64 {
@@ -194,7 +215,7 @@ impl ReceiverSampleFigures<'_> {
     }
 
     /// Returns true if data is away for longer than a round trip of the path explains.
-    fn is_away_beyond_windows(&self, course: &ArrivalCourse) -> bool {
+    pub(super) fn is_away_beyond_windows(&self, course: &ArrivalCourse) -> bool {
         self.round_trip_of_the_path()
             .and_then(|rtt| self.share_of_silences(rtt, course))
             .is_some_and(|away| away.get() >= MIN_LONG_SILENCES)

@@ -93,7 +93,7 @@ impl Signals {
         let is_of_a_size = matches!(found.limit_kind(), Limit::ReceiveWindow | Limit::SendBuffer | Limit::ApplicationWindow)
             // What a device changes may be seen before it does.
             && found.verdict.limit_place() != At::Middlebox;
-        let ceiling = ceiling.filter(|_| is_of_a_size && self.rate > BitRate::ZERO);
+        let ceiling = ceiling.filter(|_| is_of_a_size);
         let is_black_hole = found.verdict == LegalVerdict::from(MtuVerdict::BlackHole);
         match () {
             () if is_black_hole && self.full_segment_passed => {

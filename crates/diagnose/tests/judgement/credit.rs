@@ -3,7 +3,8 @@
 
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
-    Basis, Cause, Evidence, Limit, Request, Sample, SocketMemory, TcpInfo, Verdict,
+    Basis, Cause, Evidence, Limit, ProgramWindow, Request, Sample, SocketMemory, StatedLoad,
+    TcpInfo, Verdict,
 };
 use fullpipe_units::{ByteCount, SegCount, Span};
 
@@ -72,6 +73,41 @@ fn add_messages(sample: &mut Sample, waiting: Waiting) {
     sample.tcp.since_data_received = Some(Span::from_secs_f64(received / 1e3));
     sample.tcp.data_segs_in = Some(SegCount::new(messages));
     sample.tcp.bytes_received = Some(ByteCount::new(messages * 13));
+}
+
+#[test]
+fn a_window_that_the_request_states_is_the_limit_if_the_rate_is_what_it_allows() {
+    let judged = |bytes: u64, pause: u64| {
+        let silent = Waiting {
+            messages: 0.0,
+            port: 5201,
+            ..HTTP2
+        };
+        let own = Evidence {
+            is_watched: false,
+            program: None,
+            ..evidence(silent)
+        };
+        let stated = StatedLoad {
+            app_window: Some(ProgramWindow {
+                bytes: ByteCount::new(bytes),
+                request: ByteCount::ZERO,
+            }),
+            pause: Some(Span::from_millis(pause)),
+            ..StatedLoad::default()
+        };
+        let request = own.request.clone().with_stated(stated);
+        diagnose(&Evidence { request, ..own })
+    };
+    let verdict = judged(65_535, 0);
+    assert_eq!(verdict.cause, Cause::Other, "{verdict:?}");
+    assert_eq!(
+        verdict.ceilings[&Limit::ApplicationWindow].bps() / 100_000,
+        95
+    );
+    for (bytes, pause) in [(200_000, 0), (30_000, 0), (300_000, 200)] {
+        assert_eq!(judged(bytes, pause).kind, Limit::SenderApplication);
+    }
 }
 
 fn found(waiting: Waiting) -> Verdict {

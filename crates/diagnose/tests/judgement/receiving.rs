@@ -861,7 +861,8 @@ fn what_grows_is_a_congestion_window_and_what_stands_still_a_buffer() {
 
 #[test]
 fn even_data_has_a_pace_or_a_program_of_a_rate_behind_it_as_its_acknowledgements_show() {
-    let even = changing(|_| (60.0, 0));
+    let at_first = |mbps: f64| changing(move |at| (if at < 0.5 { mbps } else { 60.0 }, 0));
+    let even = at_first(65.0);
     let verdict = diagnose(&even);
     let all: Vec<&str> = verdict.candidates.iter().map(|one| one.name()).collect();
     let [pace, program] = ["pacing/qdisc", "sender-application/rate-limited"];
@@ -882,6 +883,12 @@ fn even_data_has_a_pace_or_a_program_of_a_rate_behind_it_as_its_acknowledgements
     assert_eq!(acknowledged(0.5), (pace.to_owned(), 0));
     assert_eq!(acknowledged(1.0), (program.to_owned(), 0));
     assert_eq!(acknowledged(0.43), (pace.to_owned(), 3));
+    let sure = |mbps: f64| {
+        let verdict = diagnose(&at_first(mbps));
+        (verdict.name().to_owned(), verdict.candidates.len())
+    };
+    assert_eq!(sure(60.0), (pace.to_owned(), 0), "never faster");
+    assert_eq!(sure(90.0), (program.to_owned(), 0), "it caught up");
 }
 
 /// Data of 400 kB that comes in a burst at the begin of each `period`, seen 20 times a second.
