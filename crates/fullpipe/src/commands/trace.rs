@@ -110,7 +110,7 @@ pub(super) enum HandedCapture {
 /// Explains one capture, or two of the same time.
 pub(super) fn explain_captures(
     captures: Vec<HandedCapture>,
-    known: KnownFacts,
+    known: &KnownFacts,
     output: OutputArguments,
     terminal: &Terminal,
 ) -> Result {
@@ -139,7 +139,7 @@ pub(super) fn explain_captures(
         redact: None,
         output,
     };
-    trace.explain_inputs(inputs, &known, terminal)
+    trace.explain_inputs(inputs, known, terminal)
 }
 
 impl CaptureTraceArguments {

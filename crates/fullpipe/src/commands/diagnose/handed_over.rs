@@ -172,7 +172,7 @@ impl HandedOver {
             counters,
             ..KnownFacts::default()
         };
-        explain_captures(self.captures, known, arguments.output.clone(), terminal)
+        explain_captures(self.captures, &known, arguments.output.clone(), terminal)
     }
 
     /// Judges the transfers, and prints what is found.
