@@ -41,11 +41,11 @@ const BRINGS: &[&str] = &[
     "e=$d/$h; [ \"$k\" = leave ] && e=$d/$h-$$; mkdir -p \"$e\" 2>/dev/null || continue;",
     // A script of one line runs only where programs may.
     "t=$e/$$; { echo exit 0 > \"$t\" && chmod 700 \"$t\" && \"$t\"; } 2>/dev/null || { clean; continue; };",
-    "trap clean EXIT; trap \"exit 1\" HUP INT TERM PIPE; echo \"fullpipe far end asks\"; read -r n || exit 1;",
-    "exec 3<&0; head -c \"$n\" <&3 > \"$t.z\" & j=$!;",
+    "trap clean EXIT; j=; trap 'kill $j 2> /dev/null; exit 1' HUP INT TERM PIPE; exec 3<&0; : > \"$t.z\";",
     // Where the network has gone, sshd waits for hours. A copy that does not grow ends.
-    "{ l=; while sleep 20; do m=$(wc -c < \"$t.z\") || exit; [ \"$m\" = \"$l\" ] && kill $j; l=$m; done; }",
+    "{ l=; while sleep 20; do m=$(wc -c < \"$t.z\") || exit; [ \"$m\" = \"$l\" ] && kill $$; l=$m; done; }",
     "< /dev/null > /dev/null 2>&1 3<&- &",
+    "echo \"fullpipe far end asks\"; read -r n || exit 1; head -c \"$n\" <&3 > \"$t.z\" & j=$!;",
     "wait $j; gzip -dc < \"$t.z\" 2>/dev/null > \"$t\" && s=$(digest \"$t\") && [ \"${s:-$h}\" = \"$h\" ] &&",
     "rm -f \"$t.z\" && mv \"$t\" \"$e/fullpipe\" && f=$e/fullpipe && break;",
     "why=\"$d has no room, or the program came damaged\"; break;",
