@@ -55,7 +55,16 @@ fn sets_of(view: Basis, names_other: bool) -> impl Iterator<Item = &'static Cand
 }
 
 /// What the figures of the sending end leave open, with those of the receiving end or without.
-const OF_SENDING_END: [CandidateSet; 8] = [
+const OF_SENDING_END: [CandidateSet; 9] = [
+    set(
+        &[
+            ReceiveWindow(TcpRmemMax),
+            ReceiveWindow(SoRcvbuf),
+            ReceiveWindow(WindowScaleRewritten),
+            ReceiverApplication(SlowReader),
+        ],
+        "what the receiver has unread (ss -tnm), and whether its program sets SO_RCVBUF",
+    ),
     set(
         &[
             CongestionWindow(Recovering),
@@ -196,7 +205,7 @@ const OF_RECEIVER: [CandidateSet; 15] = [
     ),
 ];
 
-const OF_SENDER: [CandidateSet; 6] = [
+const OF_SENDER: [CandidateSet; 5] = [
     set(
         &[
             ReceiveWindow(NoWindowScaling),
@@ -207,15 +216,6 @@ const OF_SENDER: [CandidateSet; 6] = [
     set(
         &[ReceiveWindow(SoRcvbuf), ReceiveWindow(TcpRmemMax)],
         "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
-    ),
-    set(
-        &[
-            ReceiveWindow(SoRcvbuf),
-            ReceiveWindow(TcpRmemMax),
-            ReceiveWindow(WindowScaleRewritten),
-            ReceiverApplication(SlowReader),
-        ],
-        "what the receiver has unread (ss -tnm), and whether its program sets SO_RCVBUF",
     ),
     set(
         &[
