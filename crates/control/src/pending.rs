@@ -10,13 +10,14 @@ use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use crate::network::client_prefix;
+use fullpipe_sys::lock;
 
 /// Time after which a client that has sent something gives way to others of its own prefix, and
 /// where no client is silent to those of all. Were it none, more honest clients behind one address
@@ -96,7 +97,7 @@ impl PendingClients {
         expected: &dyn Fn(u128) -> usize,
     ) -> Option<PendingPlace> {
         let prefix = client_prefix(address);
-        let mut places = lock_places(&self.places);
+        let mut places = lock(&self.places);
         if is_full && !places.make_room(prefix, now, expected) {
             return None;
         }
@@ -113,17 +114,13 @@ impl PendingClients {
 
     /// Returns the number of places that are taken.
     pub fn places_taken(&self) -> usize {
-        lock_places(&self.places).taken
+        lock(&self.places).taken
     }
 
     /// Returns true if all places are taken.
     pub fn is_full(&self) -> bool {
         self.places_taken() >= self.max
     }
-}
-
-fn lock_places(places: &Mutex<PendingPlaces>) -> MutexGuard<'_, PendingPlaces> {
-    places.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl PlacesOfOne {
@@ -276,7 +273,7 @@ impl PendingPlace {
 
     /// Notes that the client has sent something.
     fn note_first_byte(&self) {
-        if let Some(one) = lock_places(&self.places).of_each.get_mut(&self.prefix)
+        if let Some(one) = lock(&self.places).of_each.get_mut(&self.prefix)
             && let Some(client) = one.remove_client(self.number)
         {
             let place = one
@@ -291,7 +288,7 @@ impl PendingPlace {
     /// # Errors
     /// Fails if too many of its prefix wait for room.
     pub fn mark_proven(&mut self) -> io::Result<()> {
-        let mut places = lock_places(&self.places);
+        let mut places = lock(&self.places);
         let one = places.of_each.entry(self.prefix).or_default();
         if one.waiting >= self.max_waiting_of_one {
             return Err(io::Error::other(
@@ -308,7 +305,7 @@ impl PendingPlace {
 
 impl Drop for PendingPlace {
     fn drop(&mut self) {
-        lock_places(&self.places).remove_place(self);
+        lock(&self.places).remove_place(self);
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::network::client_prefix;
+use fullpipe_sys::lock;
 
 /// Places that any address may take of the reserve: the next client may come before the last one
 /// has gone.
@@ -114,7 +115,7 @@ impl ClientPlaces {
     }
 
     fn lock_counts(&self) -> MutexGuard<'_, HashMap<u128, u32>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.taken)
     }
 }
 

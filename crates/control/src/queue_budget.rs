@@ -10,11 +10,11 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use fullpipe_record::{SocketMemory, TcpInfo};
-use fullpipe_sys::{socket_memory, tcp_info};
+use fullpipe_sys::{lock, socket_memory, tcp_info};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::network::{AddressPrefix, client_networks};
@@ -342,7 +342,7 @@ impl QueueBudget {
     }
 
     fn lock_users(&self) -> MutexGuard<'_, Users> {
-        self.users.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.users)
     }
 }
 

@@ -6,11 +6,12 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::mem::take;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::hkdf::{HKDF_SHA384, KeyType, Prk};
+use fullpipe_sys::lock;
 use thiserror::Error;
 use tokio_rustls::rustls::{
     ClientConfig, Connection, ConnectionTrafficSecrets, KeyLog, ServerConfig,
@@ -456,7 +457,7 @@ const LABELS: [&str; 2] = ["CLIENT_TRAFFIC_SECRET_0", "SERVER_TRAFFIC_SECRET_0"]
 impl TrafficSecrets {
     /// Returns both secrets, once.
     fn take_secrets(&self) -> Option<[Secret; 2]> {
-        let [client, server] = take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let [client, server] = take(&mut *lock(&self.0));
         Some([client?, server?])
     }
 }
@@ -466,8 +467,7 @@ impl KeyLog for TrafficSecrets {
         if let Some(index) = LABELS.iter().position(|known| *known == label)
             && let Ok(secret) = <[u8; 48]>::try_from(secret)
         {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner)[index] =
-                Some(Zeroizing::new(secret));
+            lock(&self.0)[index] = Some(Zeroizing::new(secret));
         }
     }
 

@@ -9,8 +9,8 @@ use fullpipe_units::printable_bytes;
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr};
 use rustix::io::Errno;
 
-use crate::locks::lock;
 use crate::protocol::{AttributeKind, ExtendedAttributes};
+use fullpipe_sys::lock;
 
 /// Bytes of a value, and of all names, at most (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
 const MAX_BYTES: usize = 64 << 10;

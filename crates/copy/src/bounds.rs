@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::locks::lock;
 use crate::protocol::CopyRequest;
+use fullpipe_sys::lock;
 
 /// Time for which a thread that waited for a processor may send faster afterwards.
 const LATENESS: Duration = Duration::from_millis(100);

@@ -10,8 +10,8 @@ use crate::protocol::{CopyMessage, Digest, EntryPath, FileOutcome};
 use crate::attributes::NotKept;
 use crate::bounds::CopyBounds;
 use crate::control::MessageSender;
-use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
+use fullpipe_sys::lock;
 
 /// Failures, and entries that are left out, that are kept with their reason.
 const MAX_NAMED: usize = 100;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use rustix::fs::{FileType, OFlags, Stat, fsync};
 
-use crate::locks::lock;
 use crate::part::{remove_unlocked, working_entry};
 use crate::protocol::{CopyMessage, EntryPath};
 use crate::receiver::{FileReceiver, ListedFolder};
 use crate::summary::Figures;
 use crate::tree::{FolderTree, file_type, modification_time, permission_bits, set_attributes};
+use fullpipe_sys::lock;
 
 /// Time between two checks whether the transfer has failed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

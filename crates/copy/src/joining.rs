@@ -18,10 +18,10 @@ use tokio::time::timeout;
 
 use crate::connect::{CopyCredentials, MAX_CONNECTIONS, dial_at_once};
 use crate::data_stream::DataStream;
-use crate::locks::lock;
 use crate::protocol::{Digest, chunk_hash};
 use crate::pulse::FIRST_TIMEOUT;
 use crate::threads::start_answering;
+use fullpipe_sys::lock;
 
 /// Copies at a server that take connections, by the digest of their secrets: the time that it takes
 /// to find one says nothing of a secret.

@@ -32,7 +32,6 @@ mod far;
 mod finish;
 mod halves;
 mod joining;
-mod locks;
 mod near;
 mod offered;
 mod options;

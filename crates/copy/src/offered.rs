@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use fullpipe_units::ByteCount;
 
-use crate::locks::lock;
 use crate::receiver::WAITING_FILE;
 use crate::walk::SourceFile;
+use fullpipe_sys::lock;
 
 /// Bytes of memory that files which are on their way take at the receiver, from which on no more
 /// are listed. That is some 80 000 files.

@@ -11,8 +11,8 @@ use fullpipe_control::{BlockCompressor, BlockDecompressor, CompressionChoice, Co
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::bounds::CopyBounds;
-use crate::locks::lock;
 use crate::protocol::BLOCK;
+use fullpipe_sys::lock;
 
 /// Bytes of which the rate of a way is the mean.
 const RECENT: u64 = 4 << 20;

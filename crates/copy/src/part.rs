@@ -17,11 +17,11 @@ use self::journal::{is_there, open_journal, read_journal, take_back};
 use self::ownership::{busy_error, lock_opened, own_file};
 use self::writing::sync_unspoiled;
 pub(crate) use self::writing::{DueSync, PartWriter};
-use crate::locks;
 use crate::protocol::{
     CHUNK, Digest, EntryPath, FileIdentity, JournalFormat, ModificationTime, VerifiedChunks,
 };
 use crate::tree::{FolderTree, TreeEntryName, set_attributes};
+use fullpipe_sys::lock;
 
 /// Bytes of data between two marks that everything before is on disk.
 const DURABLE_INTERVAL: u64 = 256 << 20;
@@ -254,7 +254,7 @@ impl PartialFile {
 
     /// Waits for a sync under way, which holds the lock of the file.
     pub(crate) fn wait_for_sync(self) {
-        drop(locks::lock(&self.is_spoiled));
+        drop(lock(&self.is_spoiled));
     }
 
     /// Makes the data durable. If that fails, nothing behind the last durable mark counts any more,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::protocol::FileChunks;
 
-use crate::locks::lock;
+use fullpipe_sys::lock;
 
 /// Number of the way through ssh, which carries data only when no connection is left.
 pub(crate) const SSH: u16 = u16::MAX;

@@ -30,7 +30,6 @@ pub(crate) use self::listed::{
 use crate::attributes::HeldAttributes;
 use crate::common::{CopyCounts, TransferContext};
 use crate::data_stream::DataConnections;
-use crate::locks::lock;
 use crate::options::{CopyError, CopyEvent};
 use crate::packing::CodecPool;
 use crate::part::PartialFile;
@@ -42,6 +41,7 @@ use crate::protocol::{
 use crate::root::FolderRoot;
 use crate::threads::start_thread;
 use crate::tree::FolderTree;
+use fullpipe_sys::lock;
 
 /// Writes files.
 #[derive(Debug)]

@@ -16,7 +16,6 @@ use self::blocks::{BlockReader, ChunkContent, ReadFailure};
 use self::list::SentList;
 use crate::common::{CopyCounts, TransferContext};
 use crate::data_stream::DataConnections;
-use crate::locks::lock;
 use crate::offered::OfferedFiles;
 use crate::options::{CopyError, CopyEvent};
 use crate::packing::{BlockCompression, CodecPool, MeteredWriter, WriteThroughput};
@@ -27,6 +26,7 @@ use crate::protocol::{
 use crate::queue::{BlockJob, ChunkJob, CopyQueue, NextWork, SSH};
 use crate::threads::start_thread;
 use crate::walk::{CopySource, SourceFile, attributes_of, file_now, walk_sources};
+use fullpipe_sys::lock;
 
 /// Bytes that small files are gathered to before TLS encrypts them. A whole block does not wait for
 /// others.

@@ -17,9 +17,9 @@ use crate::connect::CopyCredentials;
 use crate::data_stream::DataStream;
 use crate::halves::split_stream;
 use crate::joining::EarlyConnections;
-use crate::locks::lock;
 use crate::options::CopyError;
 use crate::ssh::{Link, LinkHolder, LinkPipes};
+use fullpipe_sys::lock;
 
 /// Time to connect, and for the handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);

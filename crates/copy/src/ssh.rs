@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::locks::lock;
 use crate::options::CopyError;
 use crate::pulse::SilenceWatch;
 use crate::threads::start_thread;
+use fullpipe_sys::lock;
 
 /// The line with which the far end begins. What a login script prints before, on lines or not, is
 /// skipped.

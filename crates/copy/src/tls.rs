@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use fullpipe_control::{MAX_RECORD, TlsRecords};
 
-use crate::locks::lock;
+use fullpipe_sys::lock;
 
 /// Bytes that one system call receives at most, with the begin of a record that came before.
 const RECEIVED: usize = (64 << 10) + MAX_RECORD;

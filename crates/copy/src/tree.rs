@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps,
@@ -16,6 +16,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::protocol::{EntryPath, ModificationTime, PathError};
+use fullpipe_sys::lock;
 
 /// Flags of a folder whose names are read.
 const FOLDER: OFlags = OFlags::RDONLY
@@ -96,7 +97,7 @@ impl FolderTree {
                 name,
             });
         };
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         if let Some((known, folder_fd)) = last.as_ref()
             && known == folder
         {

@@ -19,11 +19,11 @@ use socket2::SockRef;
 use crate::connect::MAX_CONNECTIONS;
 use crate::course::{AdaptationChange, CopyAdaptation};
 use crate::data_stream::DEAD_AFTER;
-use crate::locks::lock;
 use crate::pacing::{CUBIC, ConnectionPacer};
 use crate::quic::{QuicConnection, QuicWatch};
 use crate::sender::FileSender;
 use crate::summary::Figures;
+use fullpipe_sys::lock;
 
 /// The rate that connections should carry together, where the path's is not known.
 const TARGET: BitRate = BitRate::from_mbps(1000);

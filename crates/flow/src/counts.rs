@@ -12,14 +12,16 @@ use crate::sizes::SegmentSizes;
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct EndCounts {
     packets: u64,
-    data_packets: u64,
+    /// The number of packets with data.
+    pub(crate) data_packets: u64,
     bytes: u64,
     pub(crate) retransmitted_packets: u64,
     pub(crate) retransmitted_bytes: u64,
     pub(crate) late_packets: u64,
     pub(crate) reordered_packets: u64,
     pub(crate) duplicates: u64,
-    syns: u64,
+    /// The number of SYNs of this end that were seen.
+    pub(crate) syns: u64,
     fins: u64,
     resets: u64,
     pub(crate) duplicate_acks: u64,
@@ -32,10 +34,12 @@ pub(crate) struct EndCounts {
     largest: u32,
     smallest: u32,
     syn: Option<Box<SynReport>>,
-    mss: Option<u16>,
+    /// The size of segments that its SYN offers.
+    pub(crate) mss: Option<u16>,
     /// Of its packets, if the first of them with data came before its SYN, or without one.
     sizes: Option<Box<SegmentSizes>>,
-    window_scale: Option<u8>,
+    /// The shift of its windows, where it offered one.
+    pub(crate) window_scale: Option<u8>,
     sack_permitted: bool,
     timestamps: bool,
     /// True if the snap length cut options of its SYN off, and of any of its segments.
@@ -123,19 +127,9 @@ impl EndCounts {
         self.packets == 0
     }
 
-    /// Returns the number of SYNs of this end that were seen.
-    pub(crate) fn syn_count(&self) -> u64 {
-        self.syns
-    }
-
     /// Returns true if this end sent a FIN.
     pub(crate) fn has_closed(&self) -> bool {
         self.fins > 0
-    }
-
-    /// Returns the shift of its windows, where it offered one.
-    pub(crate) fn window_scale(&self) -> Option<u8> {
-        self.window_scale
     }
 
     /// Returns true if its SYN has an option that it `offers`; `None` where none of it was
@@ -169,16 +163,6 @@ impl EndCounts {
     pub(crate) fn option_bytes(&self) -> u64 {
         const TIMESTAMPS: u64 = 12;
         if self.timestamps { TIMESTAMPS } else { 0 }
-    }
-
-    /// Returns the size of segments that its SYN offers.
-    pub(crate) fn mss(&self) -> Option<u16> {
-        self.mss
-    }
-
-    /// Returns the number of packets with data.
-    pub(crate) fn data_packets(&self) -> u64 {
-        self.data_packets
     }
 
     /// Returns the size of its full segments, for a connection whose other end has the counts

@@ -31,7 +31,7 @@ pub(crate) struct EndState {
     ahead: u64,
     /// Its packets without data from below what was acknowledged, or with the next byte in a closed
     /// window.
-    probes: u64,
+    pub(crate) probes: u64,
     /// True if the next byte was sent into a closed window.
     next_is_probed: bool,
     /// Everything below this position was acknowledged.
@@ -405,17 +405,17 @@ impl EndState {
 
     /// Returns how often its SYN was seen.
     pub(crate) fn syn_count(&self) -> u64 {
-        self.counts.syn_count()
+        self.counts.syns
     }
 
     /// Returns the size of segments that its SYN offers.
     pub(crate) fn offered_mss(&self) -> Option<ByteCount> {
-        self.counts.mss().map(|mss| ByteCount::new(mss.into()))
+        self.counts.mss.map(|mss| ByteCount::new(mss.into()))
     }
 
     /// Returns the number of its packets with data.
     pub(crate) fn data_packets(&self) -> u64 {
-        self.counts.data_packets()
+        self.counts.data_packets
     }
 
     /// Returns true if this end sent a FIN.
@@ -478,12 +478,12 @@ impl EndState {
     /// as that (RFC 7323, 2.3).
     pub(crate) fn window_scale(&self) -> Option<u8> {
         const MAX_SCALE: u8 = 14;
-        self.counts.window_scale().map(|shift| shift.min(MAX_SCALE))
+        self.counts.window_scale.map(|shift| shift.min(MAX_SCALE))
     }
 
     /// Returns true if its SYN offers to scale windows; `None` where that was not captured whole.
     pub(crate) fn offers_scale(&self) -> Option<bool> {
-        self.counts.syn_offers(self.counts.window_scale().is_some())
+        self.counts.syn_offers(self.counts.window_scale.is_some())
     }
 
     /// Returns true if a device took the offer to scale windows out of its SYN and left padding
@@ -522,12 +522,6 @@ impl EndState {
     pub(crate) fn full_segment_acknowledged(&self) -> bool {
         self.full_segment_until
             .is_some_and(|end| self.acknowledged >= Some(end))
-    }
-
-    /// Returns the number of its packets that ask for an acknowledgement: without data, below what
-    /// was acknowledged.
-    pub(crate) fn probe_count(&self) -> u64 {
-        self.probes
     }
 
     /// Returns the bytes of data of this end, each counted once.

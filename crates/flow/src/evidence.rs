@@ -33,7 +33,7 @@ pub(crate) fn flows_of_transfer(number: usize, flows: &[FollowedFlow]) -> Vec<us
     let belongs = |flow: &FollowedFlow| {
         largest.sender_bytes() >= MIN_SIDE_BY_SIDE
             && flow.host_addresses() == largest.host_addresses()
-            && flow.key().network_id() == largest.key().network_id()
+            && flow.key().network == largest.key().network
             && flow.sender_index() == largest.sender_index()
             && flow.overlaps_mostly(largest)
             && flow.sender_bytes() as f64 >= enough
@@ -152,7 +152,7 @@ fn capture_evidence(
             .sum(),
         closed: end.has_closed(),
         unseen: end.unseen_bytes(),
-        probes: end.probe_count(),
+        probes: end.probes,
         full_segment_acknowledged: flows
             .iter()
             .any(|flow| flow.sender_and_receiver().0.full_segment_acknowledged()),

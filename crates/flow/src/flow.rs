@@ -29,7 +29,7 @@ pub(crate) struct FirstPacket {
     /// (RFC 9293, 3.5).
     crossed_sequence: Option<u32>,
     /// True if its first packet is a SYN.
-    has_syn: bool,
+    pub(crate) has_syn: bool,
     /// Bytes of headers of tunnels around it.
     overhead: u16,
     /// True if the first end is the lower one: the one that opened it, or else sent the first
@@ -76,11 +76,6 @@ impl FirstPacket {
         if packet.is_first_syn() && !self.is_from_first(packet) {
             self.crossed_sequence = Some(packet.sequence);
         }
-    }
-
-    /// Returns true if the first packet is a SYN.
-    pub(crate) fn has_syn(&self) -> bool {
-        self.has_syn
     }
 
     /// Returns true if the first end sent `packet`.
@@ -303,7 +298,7 @@ impl FlowState {
         let (own, other) = (&self.ends[end], &self.ends[1 - end]);
         let is_here = point == Some([CapturePoint::First, CapturePoint::Second][end]);
         let mut bursts = own.sent_data()?.burst_rate(is_here)?;
-        let ip = if begin.key.is_v6() { 40.0 } else { 20.0 };
+        let ip = if begin.key.is_v6 { 40.0 } else { 20.0 };
         let segment = own.segment_size(other).as_f64();
         let options = own.option_bytes().as_f64();
         let is_faster = bursts.rate >= BitRate::from_bytes_in(own.unique_bytes(), self.duration());

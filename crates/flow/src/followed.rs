@@ -37,7 +37,7 @@ pub(crate) struct FollowedFlow {
     /// True once details were left out.
     is_thinned: bool,
     /// True once a SYN came that may open another connection between the same ports.
-    expects_another: bool,
+    pub(crate) expects_another: bool,
     /// Packets that were added at once since the room was counted last.
     uncounted: u8,
 }
@@ -242,7 +242,7 @@ impl FollowedFlow {
             return begin.is_over(packet)
                 || self
                     .closing
-                    .answers_another(packet, begin.at, begin.has_syn());
+                    .answers_another(packet, begin.at, begin.has_syn);
         }
         self.closing
             .is_over(packet, begin.is_from_first(packet), self.last)
@@ -256,12 +256,6 @@ impl FollowedFlow {
     /// Takes note of a SYN that may open another connection between the same ports.
     pub(crate) fn expect_another(&mut self) {
         self.expects_another = true;
-    }
-
-    /// Returns true once such a SYN came.
-    #[inline]
-    pub(crate) fn expects_another(&self) -> bool {
-        self.expects_another
     }
 
     /// Returns the time of its first packet, and the number of the segment with which it was

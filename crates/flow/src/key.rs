@@ -10,8 +10,10 @@ pub(crate) struct FlowKey {
     lower: u128,
     higher: u128,
     ports: [u16; 2],
-    network: u32,
-    is_v6: bool,
+    /// The network that it is in.
+    pub(crate) network: u32,
+    /// True if the addresses are of IPv6.
+    pub(crate) is_v6: bool,
 }
 
 impl FlowKey {
@@ -53,19 +55,9 @@ impl FlowKey {
         })
     }
 
-    /// Returns the network that it is in.
-    pub(crate) fn network_id(&self) -> u32 {
-        self.network
-    }
-
     /// Returns the key of the same addresses and ports in another network.
     pub(crate) fn in_network(self, network: u32) -> Self {
         Self { network, ..self }
-    }
-
-    /// Returns true if the addresses are of IPv6.
-    pub(crate) fn is_v6(&self) -> bool {
-        self.is_v6
     }
 
     /// Returns true for a connection of a socket to itself.

@@ -176,7 +176,7 @@ impl LastFlow {
         Self {
             place,
             ends: key.end_addresses(),
-            network: key.network_id(),
+            network: key.network,
         }
     }
 
@@ -326,7 +326,7 @@ impl FlowTable {
             flow.expect_another();
             return false;
         }
-        if flow.expects_another() && is_syn_answer(&self.attempts, flow.key(), packet) {
+        if flow.expects_another && is_syn_answer(&self.attempts, flow.key(), packet) {
             return false;
         }
         let growth = add(flow, packet, &mut self.blocks);
@@ -342,7 +342,7 @@ impl FlowTable {
     /// Takes the first segment of a connection, or of one of its directions, or one that may become
     /// that.
     fn begin_flow(&mut self, segment: &NumberedSegment) {
-        self.note_network(segment.key.network_id());
+        self.note_network(segment.key.network);
         if segment.packet.is_first_syn()
             && self
                 .attempts
@@ -374,7 +374,7 @@ impl FlowTable {
         let others = self
             .networks
             .iter()
-            .filter(|network| **network != key.network_id());
+            .filter(|network| **network != key.network);
         let mut found = others
             .map(|network| key.in_network(*network))
             .filter(|other| {
@@ -398,7 +398,7 @@ impl FlowTable {
         let Some(place) = self.find_flow(key) else {
             return;
         };
-        self.followed[place].join_network(segment.key.network_id());
+        self.followed[place].join_network(segment.key.network);
         self.set_place(&segment.key, place);
     }
 

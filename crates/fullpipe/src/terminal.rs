@@ -53,7 +53,7 @@ const STATUS_WIDTH: usize = 79;
 /// Prints results and progress in the format that the user asked for.
 #[derive(Debug)]
 pub(crate) struct Terminal {
-    format: OutputFormat,
+    pub(crate) format: OutputFormat,
     quiet: bool,
     has_colours: bool,
     /// File for the result as a page.
@@ -96,10 +96,6 @@ impl Terminal {
         Some(run_failure(format!(
             "standard output is not complete: {why}"
         )))
-    }
-
-    pub(crate) fn format(&self) -> OutputFormat {
-        self.format
     }
 
     /// Prints a part of the result as text; prints nothing if the result is JSON.

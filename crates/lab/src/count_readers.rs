@@ -1,10 +1,11 @@
 //! Several readers of the counts of a path, each of which gets all of them since it began.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::carried::DirectionCounts;
 use crate::error::LabError;
+use fullpipe_sys::lock;
 
 /// Counts of each direction of each stretch.
 pub(crate) type PathCounts = Vec<[DirectionCounts; 2]>;
@@ -49,10 +50,7 @@ impl UnreadCounts {
 
     /// Removes the reader `number`.
     pub(crate) fn remove_reader(&self, number: u64) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&number);
+        lock(&self.0).remove(&number);
     }
 
     /// Adds the newest counts to those of every reader, before `change`.
@@ -61,7 +59,7 @@ impl UnreadCounts {
         take_newest: impl FnOnce() -> Result<PathCounts, LabError>,
         change: impl FnOnce(&mut BTreeMap<u64, Option<PathCounts>>) -> T,
     ) -> Result<T, LabError> {
-        let mut readers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = lock(&self.0);
         let newest = take_newest()?;
         for unread in readers.values_mut() {
             match unread {

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_link::{DirectionCounters, LinkDirection};
 use fullpipe_record::{Path, PathChange};
+use fullpipe_sys::lock;
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::VIRTIO_HEADER;
 use hdrhistogram::Histogram;
@@ -137,10 +138,7 @@ impl LinkDriver {
             // The link's thread waits for the lock: what takes memory is made before it, and given
             // back behind it.
             let fresh = DirectionReport::new(DirectionCounters::default());
-            let mut shared = direction
-                .shared
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut shared = lock(&direction.shared);
             let counters = shared.counters;
             let passed = std::mem::replace(
                 &mut *shared,
@@ -332,7 +330,7 @@ impl DriverLine {
         let mut last_poll = self.wire.current_time();
         while !stop.load(Ordering::Relaxed) {
             let gap = self.wire.current_time().duration_since(last_poll);
-            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut report = lock(&report);
             report.timing.longest_gap = report.timing.longest_gap.max(gap);
             let exhausted = self.read_batch(&mut report);
             if exhausted {

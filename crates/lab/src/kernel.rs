@@ -10,9 +10,10 @@
 //! The settings of `tbf` have been tested. Those of `netem` follow tc-netem(8) and the kernel's
 //! `sch_netem.c`, and have not been tested against a kernel that has it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use fullpipe_record::{IMPAIRMENTS, Path, PathDirection, Segmentation};
+use fullpipe_sys::lock;
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use serde::{Deserialize, Serialize};
 
@@ -207,7 +208,7 @@ impl KernelPath {
 
     /// Returns the counts of each direction of `path`, forward first, since the last call.
     pub(crate) fn take_counts(&self, path: &Path, counts: [Counts; 2]) -> [DirectionCounts; 2] {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&self.last);
         let [forward, reverse] = std::mem::replace(&mut *last, counts);
         [
             direction_counts(&path.forward, counts[0], forward),

@@ -3,10 +3,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use fullpipe_sys::lock;
 use fullpipe_units::{ByteCount, Span};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -286,7 +287,7 @@ impl LastOutput {
             let mut chunk = [0; 8192];
             // What was read before an error still helps.
             while let Ok(length @ 1..) = file.read(&mut chunk) {
-                let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = lock(&keep);
                 kept.extend(&chunk[..length]);
                 let excess = kept.len().saturating_sub(most);
                 kept.drain(..excess);
@@ -301,7 +302,7 @@ impl LastOutput {
         while !self.reader.is_finished() && Instant::now() < deadline {
             thread::sleep(POLL_INTERVAL);
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.kept);
         String::from_utf8_lossy(kept.make_contiguous()).into_owned()
     }
 }

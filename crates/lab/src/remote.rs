@@ -7,11 +7,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_sys::{UnsharePrivilege, ends_within, seqpacket_pair, unshare_before_exec};
+use fullpipe_sys::{UnsharePrivilege, ends_within, lock, seqpacket_pair, unshare_before_exec};
 use fullpipe_units::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -137,7 +137,7 @@ impl RemoteKeeper {
         request: &Request,
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Answer, LabError> {
-        let replies = lock_mutex(&self.replies);
+        let replies = lock(&self.replies);
         send_message(&self.control, request, descriptors).map_err(|cause| match cause.kind() {
             io::ErrorKind::InvalidInput => LabError::Io {
                 action: action.to_owned(),
@@ -203,7 +203,7 @@ impl EndedPrograms {
     /// The end of `pid`, or `None` if `deadline` passes first. A program whose keeper is gone has
     /// ended too.
     pub(crate) fn wait_until(&self, pid: i32, deadline: Instant) -> Option<ProgramEnd> {
-        let mut state = lock_mutex(&self.state);
+        let mut state = lock(&self.state);
         loop {
             if let Some(end) = state.take_end(pid) {
                 return Some(end);
@@ -327,7 +327,7 @@ fn listen_to_keeper(control: Arc<OwnedFd>) -> (Receiver<Answer>, Arc<EndedProgra
     thread::spawn(move || {
         while let Ok(Some(answer)) = receive_message::<Reply>(control.as_fd()) {
             if let Reply::Exited { pid, code, cpu } = answer.0 {
-                lock_mutex(&state.state)
+                lock(&state.state)
                     .ends
                     .insert(pid, ProgramEnd { code, cpu });
                 state.changed.notify_all();
@@ -335,16 +335,10 @@ fn listen_to_keeper(control: Arc<OwnedFd>) -> (Receiver<Answer>, Arc<EndedProgra
                 break;
             }
         }
-        lock_mutex(&state.state).keeper_gone = true;
+        lock(&state.state).keeper_gone = true;
         state.changed.notify_all();
     });
     (replies, ended)
-}
-
-/// A poisoned lock means that another thread panicked between two assignments; what it guards is
-/// still whole.
-fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

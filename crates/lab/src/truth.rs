@@ -3,12 +3,13 @@
 use std::fs;
 use std::io;
 use std::path::Path as FilePath;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fullpipe_link::{PacketIncident, cut_train};
 use fullpipe_record::{
     Content, DirectionTruth, Document, Edit, EditTruth, PacketTruth, Path, PathTruth,
 };
+use fullpipe_sys::lock;
 use fullpipe_units::{SegCount, Span, Time};
 
 use crate::packet::LinkPacket;
@@ -38,10 +39,7 @@ impl TruthLog {
         if incidents.is_empty() {
             return;
         }
-        let mut direction = self
-            .direction
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut direction = lock(&self.direction);
         for PacketIncident {
             at,
             fate,
@@ -67,10 +65,7 @@ impl TruthLog {
 
     /// Takes note of how many packets each edit changed.
     pub(crate) fn record_edits(&self, edits: &[(Edit, SegCount)]) {
-        self.direction
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .edits = edits
+        lock(&self.direction).edits = edits
             .iter()
             .map(|(edit, packets)| EditTruth {
                 edit: *edit,
@@ -81,12 +76,7 @@ impl TruthLog {
     }
 
     fn take_truth(&self) -> DirectionTruth {
-        let mut direction = std::mem::take(
-            &mut *self
-                .direction
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let mut direction = std::mem::take(&mut *lock(&self.direction));
         // Packets that overtake others are known once they arrive, which is later than they left
         // the link.
         direction.packets.sort_by_key(|packet| packet.at);

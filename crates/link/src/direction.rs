@@ -206,7 +206,7 @@ impl<T: Train> LinkDirection<T> {
         self.check_order(now);
         match &self.express {
             // Nothing needs to be noted before something arrives.
-            Some(express) if express.next_due().is_none_or(|due| due > now) => None,
+            Some(express) if express.next_due.is_none_or(|due| due > now) => None,
             _ => self.take_arrived(now),
         }
     }
@@ -225,7 +225,7 @@ impl<T: Train> LinkDirection<T> {
     #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
         match &self.express {
-            Some(express) => express.next_due(),
+            Some(express) => express.next_due,
             None => self.next_deadline_of_stages(),
         }
     }

@@ -31,7 +31,7 @@ pub(crate) struct ExpressLink<T> {
     /// When the first of the others has been sent.
     next_sent: Option<Time>,
     /// When the first of all arrives.
-    next_due: Option<Time>,
+    pub(crate) next_due: Option<Time>,
     /// Packets that have not been sent, each train as a whole.
     unsent: PacketTally,
     /// When the busy period began.
@@ -198,12 +198,6 @@ impl<T: Train> ExpressLink<T> {
             .delivered
             .add(PacketTally::from_train(&train, self.framing));
         Some(ArrivedTrain { due, train })
-    }
-
-    /// When the next train arrives.
-    #[inline]
-    pub(crate) fn next_due(&self) -> Option<Time> {
-        self.next_due
     }
 
     /// Returns the packets that wait or are being sent at `now`, up to which it has been advanced.

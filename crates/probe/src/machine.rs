@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_host::{DeviceMeter, NetworkMeter, ProcessorMeter, thin_out_processors};
 use fullpipe_record::{CpuSample, Machine};
+use fullpipe_sys::lock;
 
 /// Time between two samples at first.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -79,7 +80,7 @@ impl MachineSampler {
             let is_last = stopped.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected);
             let sample = self.processors.take_sample(origin.elapsed().into());
             let device = self.device.as_mut().and_then(DeviceMeter::take_sample);
-            let mut seen = lock_machine(seen);
+            let mut seen = lock(seen);
             seen.processors.extend(sample);
             // A device that has gone keeps its last counts.
             seen.device = device.or(seen.device.take());
@@ -111,7 +112,7 @@ pub(crate) struct MachineWatch {
 impl MachineWatch {
     /// Returns the latest sample of the processors, and the device at that time.
     pub(crate) fn latest_sample(&self) -> Machine {
-        let seen = lock_machine(&self.seen);
+        let seen = lock(&self.seen);
         let latest = seen.processors.last().cloned().map(|sample| CpuSample {
             cores: sample.cores.into_iter().take(MAX_CORES).collect(),
             ..sample
@@ -126,7 +127,7 @@ impl MachineWatch {
 
     /// Returns all samples so far, and the device at the time of the last.
     pub(crate) fn so_far(&self) -> Machine {
-        lock_machine(&self.seen).clone()
+        lock(&self.seen).clone()
     }
 
     /// Takes the last sample.
@@ -138,7 +139,7 @@ impl MachineWatch {
     pub(crate) fn finish_sampling(mut self) -> Machine {
         self.stop_sampling();
         let _ = self.thread.join();
-        std::mem::take(&mut lock_machine(&self.seen))
+        std::mem::take(&mut lock(&self.seen))
     }
 }
 
@@ -170,10 +171,6 @@ impl SampleBounds {
         }
         samples
     }
-}
-
-fn lock_machine(seen: &Mutex<Machine>) -> MutexGuard<'_, Machine> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -216,11 +213,9 @@ mod tests {
         let watch = MachineSampler::from_route(Ipv4Addr::LOCALHOST.into(), None)
             .start_watch(origin)
             .unwrap();
-        assert!(within(Duration::from_secs(30), || lock_machine(
-            &watch.seen
-        )
-        .processors
-        .len()
+        assert!(within(Duration::from_secs(30), || lock(&watch.seen)
+            .processors
+            .len()
             >= 2));
         let latest = watch.latest_sample();
         assert_eq!(

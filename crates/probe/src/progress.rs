@@ -121,7 +121,7 @@ impl CountedTransfer {
         };
         let boundaries = IntervalBoundaries::new(request.interval, Span::ZERO);
         Self {
-            wall_start: SystemTime::now() - transfer.origin().elapsed(),
+            wall_start: SystemTime::now() - transfer.origin.elapsed(),
             transfer,
             machine,
             request,
@@ -148,7 +148,7 @@ impl CountedTransfer {
     }
 
     pub(crate) fn origin(&self) -> Instant {
-        self.transfer.origin()
+        self.transfer.origin
     }
 
     /// Returns the time to sleep, at most `longest` and the rest of the omitted time, at whose end
@@ -242,7 +242,7 @@ impl CountedTransfer {
             notes: Vec::new(),
         };
         FinishedTransfer {
-            origin: self.transfer.origin(),
+            origin: self.transfer.origin,
             wall_start: self.wall_start,
             ways: self.ways.clone(),
             from: self.omitted.clone().unwrap_or_else(|| to.clone()),
@@ -472,7 +472,7 @@ impl CountedTransfer {
         let mut to = self.ended.unwrap_or_else(|| self.started.clone());
         // In a transfer that ended within its omitted time, nothing counts.
         let from = self.omitted.unwrap_or_else(|| to.clone());
-        let (origin, rest) = (self.transfer.origin(), self.transfer.finish_transfer());
+        let (origin, rest) = (self.transfer.origin, self.transfer.finish_transfer());
         let machine = self
             .machine
             .map(MachineWatch::finish_sampling)

@@ -65,7 +65,7 @@ pub(crate) struct RelayDirection {
     /// The last read was a large one, so the next goes through a pipe.
     is_bulk: bool,
     /// The next byte is the status of the far relay.
-    expects_status: bool,
+    pub(crate) expects_status: bool,
     blocks: DirectionBlocks,
 }
 
@@ -117,11 +117,6 @@ impl RelayDirection {
             }
             DirectionBlocks::Read(reader) => held + unacknowledged + reader.held_payload(),
         }
-    }
-
-    /// Returns true if the far relay has not said that it is connected.
-    pub(crate) const fn expects_status(&self) -> bool {
-        self.expects_status
     }
 
     /// Returns true if bytes wait here until the destination takes them.

@@ -6,7 +6,7 @@ use std::mem::replace;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{QUEUE_INTERVAL, QueueBudget, QueueExcess, QueueShare, RefusedConnections};
@@ -14,6 +14,7 @@ use fullpipe_record::{
     RelayCompression, RelayEnding, RelayJoined, RelayProgress, RelayStretch, RelayedConnection,
     TcpInfo,
 };
+use fullpipe_sys::lock;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -160,10 +161,7 @@ impl WorkerInbox {
     /// Hands a connection over.
     pub(crate) fn add_connection(&self, pair: UnjoinedPair) {
         self.load.fetch_add(1, Ordering::Relaxed);
-        self.pairs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(pair);
+        lock(&self.pairs).push(pair);
         self.wake_worker();
     }
 
@@ -181,7 +179,7 @@ impl WorkerInbox {
 
     fn take_connections(&self) -> Vec<UnjoinedPair> {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-        std::mem::take(&mut *self.pairs.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.pairs))
     }
 
     fn stop_deadline(&self) -> Option<Instant> {
@@ -672,7 +670,7 @@ impl RelayConnection {
 
     /// Returns true if the far relay has not said that it is connected.
     fn expects_status(&self) -> bool {
-        self.directions[RelaySide::Target as usize].expects_status()
+        self.directions[RelaySide::Target as usize].expects_status
     }
 
     fn is_unsettled(&self) -> bool {

@@ -27,7 +27,7 @@ pub struct PathSpec {
 /// One direction of it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DirectionSpec {
-    rate: Option<BitRate>,
+    pub(crate) rate: Option<BitRate>,
     /// `None` until the file or the flag gives the RTT or the delay.
     pub(crate) delay: Option<Span>,
     /// `None` for the default: one BDP, or one packet where that is more.
@@ -217,10 +217,6 @@ impl PathSpec {
 }
 
 impl DirectionSpec {
-    pub(crate) fn rate(&self) -> Option<BitRate> {
-        self.rate
-    }
-
     /// Leaves out a trace, and changes of the rate that begin with the path.
     pub(crate) fn forget_trace(&mut self) {
         self.trace = None;

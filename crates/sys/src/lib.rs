@@ -1,7 +1,7 @@
 //! The system calls that the standard library lacks, as safe functions. Linux only; synchronous.
 //!
 //! The only room with `unsafe`: every block says why it is sound. What rustix or socket2 offer
-//! safely is taken from there, so little is left here.
+//! safely is taken from there, so little is left here. And the lock that every room takes.
 
 mod capture;
 mod child;
@@ -15,6 +15,7 @@ mod dump;
 mod ethtool;
 mod icmp_errors;
 mod interface;
+mod locks;
 mod mapping;
 mod message;
 mod name_services;
@@ -56,6 +57,7 @@ pub use interface::{
     loopback_up, set_device_mtu, set_device_queue_length, set_ethernet_address, single_segments,
     without_arp,
 };
+pub use locks::lock;
 pub use name_services::look_up_without_modules;
 pub use namespace::{
     ForkSide, NetNamespace, UnsharePrivilege, end_with_this_thread, enter_before_exec,

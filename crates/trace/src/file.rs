@@ -126,7 +126,7 @@ impl PacketFile {
         };
         let Some(record) = record.map_err(|fault| self.ended_by(fault))? else {
             self.end();
-            self.notes.cut_end = self.input.is_cut();
+            self.notes.cut_end = self.input.is_cut;
             return Ok(None);
         };
         self.notes.packets += 1;

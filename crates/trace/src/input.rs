@@ -23,7 +23,8 @@ pub(crate) struct InputBuffer {
     unread: Range<usize>,
     /// Bytes of the file before them.
     offset: u64,
-    is_cut: bool,
+    /// True once the file proved to end within a record or within its compression.
+    pub(crate) is_cut: bool,
 }
 
 impl InputBuffer {
@@ -103,11 +104,6 @@ impl InputBuffer {
         self.offset
     }
 
-    /// Returns true once the file proved to end within a record or within its compression.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.is_cut
-    }
-
     /// Returns the bytes that were read and not taken, and the source of the rest.
     pub(crate) fn into_parts(self) -> (Vec<u8>, ByteSource) {
         (self.buffered_bytes().to_vec(), self.source)
@@ -173,7 +169,7 @@ mod tests {
                 assert!(input.taken_bytes(range) == expected);
             }
             assert_eq!(input.file_offset(), (bytes.len() / record * record) as u64);
-            assert!(!input.fill_buffer(record).unwrap() && input.is_cut());
+            assert!(!input.fill_buffer(record).unwrap() && input.is_cut);
         }
     }
 
@@ -187,9 +183,9 @@ mod tests {
         assert_eq!(input.buffered_bytes()[..2], [200, 201]);
         assert!(input.skip_bytes(55).unwrap());
         assert!(
-            !input.fill_buffer(1).unwrap() && !input.is_cut(),
+            !input.fill_buffer(1).unwrap() && !input.is_cut,
             "the end is no cut"
         );
-        assert!(!input.skip_bytes(1).unwrap() && input.is_cut());
+        assert!(!input.skip_bytes(1).unwrap() && input.is_cut);
     }
 }

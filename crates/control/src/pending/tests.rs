@@ -35,7 +35,7 @@ fn the_address_with_most_callers_gives_way_until_both_have_as_many() {
     others.iter().for_each(PendingPlace::note_first_byte);
     assert!(pending.admit_client(OTHER, now).is_none() && pending.admit_client(ONE, now).is_none());
     drop((callers, others));
-    assert!(lock_places(&pending.places).of_each.is_empty());
+    assert!(lock(&pending.places).of_each.is_empty());
 }
 
 #[test]

@@ -14,11 +14,11 @@ use crate::connect::CopyCredentials;
 use crate::control::MessageSender;
 use crate::data_stream::{DataConnections, DataStream};
 use crate::joining::EarlyConnections;
-use crate::locks::lock;
 use crate::options::FarHost;
 use crate::protocol::{CopyAnswer, CopyMessage};
 use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection};
 use crate::threads::start_answering;
+use fullpipe_sys::lock;
 
 /// The connections for data.
 pub(super) struct ConnectedData {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::locks;
 use crate::protocol::{BLOCK, CHUNK, ZEROS};
+use fullpipe_sys::lock;
 
 /// Writes into a part.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl PartWriter {
     /// Writes the block `index` of a chunk.
     pub(crate) fn write_block(&self, chunk: u32, index: u8, content: &[u8]) -> io::Result<()> {
         let offset = u64::from(chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
-        let _writing = locks::lock(&self.writing);
+        let _writing = lock(&self.writing);
         self.data.write_all_at(content, offset)
     }
 
@@ -67,7 +67,7 @@ pub(super) fn sync_unspoiled(
     is_spoiled: &Mutex<bool>,
     how: fn(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut is_spoiled = locks::lock(is_spoiled);
+    let mut is_spoiled = lock(is_spoiled);
     if *is_spoiled {
         return Err(io::Error::other(
             "what was written did not all reach the disk",

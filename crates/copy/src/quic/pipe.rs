@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::congestion::PathSignals;
 use super::portions::{HEAD, PORTION, PortionHead};
 use super::udp::UdpBuffer;
-use crate::locks::lock;
+use fullpipe_sys::lock;
 
 /// Parts of a stream that are taken from the connection at once.
 const PARTS: usize = 64;

@@ -13,11 +13,11 @@ use crate::protocol::{
 use super::complete::ArrivedFile;
 use super::{FileReceiver, IncomingFile, IncomingState};
 use crate::common::CopyCounts;
-use crate::locks::lock;
 use crate::options::CopyError;
 use crate::packing::decompress_block;
 use crate::part::{DueSync, PartWriter};
 use crate::tree::FolderTree;
+use fullpipe_sys::lock;
 
 /// Chunks that may be there in part at once: a connection sends one after the other, and others
 /// send blocks of it.

@@ -9,9 +9,9 @@ use std::time::Instant;
 use crate::protocol::{CHUNK, Digest, FileOutcome, VerifiedChunks};
 
 use super::{FileReceiver, IncomingFile};
-use crate::locks::lock;
 use crate::part::PartialFile;
 use crate::threads::start_thread;
+use fullpipe_sys::lock;
 
 /// Files at most that wait to be completed apart: each has a descriptor.
 const MAX_WAITING: usize = 16;

@@ -5,10 +5,10 @@ use std::io;
 use rustix::fs::FileType;
 
 use super::FileReceiver;
-use crate::locks::lock;
 use crate::part::remove_left;
 use crate::protocol::{EntryKind, EntryPath, ExcludePatterns, PathError, TreeEntry};
 use crate::tree::{FolderTree, file_type, folder_names, path_in_folder};
+use fullpipe_sys::lock;
 
 impl FileReceiver {
     /// Deletes what the sender does not have, in the folders that it has sent.

@@ -5,10 +5,10 @@ use std::io;
 use rustix::fs::{FileType, Stat};
 
 use super::{CopyDestination, FileReceiver, path_hash};
-use crate::locks::lock;
 use crate::options::CopyEvent;
 use crate::protocol::{CopyMessage, EntryPath, ExtendedAttributes};
 use crate::tree::{FolderTree, TreeEntryName, check_replaceable, file_type};
+use fullpipe_sys::lock;
 
 impl FileReceiver {
     /// Notes that nothing would be at `path`: it would be deleted before, or is a folder that would

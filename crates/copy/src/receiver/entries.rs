@@ -14,7 +14,6 @@ use super::complete::ArrivedFile;
 use super::{CopyDestination, FileReceiver, IncomingFile, IncomingState};
 use crate::attributes::{NotKept, apply_attributes, attributes_differ};
 use crate::common::CopyCounts;
-use crate::locks::lock;
 use crate::options::CopyError;
 use crate::part::{PartialFile, recover_chunks, remove_left, remove_unlocked, working_entry};
 use crate::protocol::{
@@ -24,6 +23,7 @@ use crate::protocol::{
 use crate::tree::{
     FolderTree, TreeEntryName, check_replaceable, file_type, modification_time, set_attributes,
 };
+use fullpipe_sys::lock;
 
 /// Time on top of its own timeout that a transfer waits for another one that holds its files: that
 /// one may have the same timeout, and then ends in the meantime.

@@ -46,8 +46,8 @@ const CONGESTION_CONTROL: &str = "cubic";
 
 /// Both hosts, prepared.
 pub(crate) struct PreparedHosts<'l> {
-    lab: &'l Lab,
-    interrupt: Interrupt<'l>,
+    pub(crate) lab: &'l Lab,
+    pub(crate) interrupt: Interrupt<'l>,
     /// True if the file and its copy are on a disk.
     on_disk: bool,
 }
@@ -84,14 +84,6 @@ impl<'l> PreparedHosts<'l> {
             ],
         )?;
         Ok(hosts)
-    }
-
-    pub(crate) const fn lab(&self) -> &'l Lab {
-        self.lab
-    }
-
-    pub(crate) const fn interrupt(&self) -> Interrupt<'l> {
-        self.interrupt
     }
 
     /// Returns the settings of a host, with the congestion control that its routes give to every

@@ -216,12 +216,12 @@ fn run_batch(
         size: wishes.size,
         iperf3: version_of_iperf3(),
     };
-    let predictions = predicted.predict_all(hosts.interrupt());
+    let predictions = predicted.predict_all(hosts.interrupt);
     let rounds = ComparisonRounds {
         batch: &name,
         participants,
         count: wishes.rounds,
-        interrupt: hosts.interrupt(),
+        interrupt: hosts.interrupt,
     };
     // The user's own command has at least the time of the slowest program.
     let slowest = predictions.iter().map(|prediction| prediction.rate).min();
@@ -283,7 +283,7 @@ fn move_once(
         Ok(server) => server,
         Err(why) => return Ok(failed_run(run, why)),
     };
-    let watch = hosts.lab().start_watch()?;
+    let watch = hosts.lab.start_watch()?;
     let client = hosts.run_client(participant, wishes.size, most)?;
     let run = ProgramRun {
         validity: watch.finish_watch()?,

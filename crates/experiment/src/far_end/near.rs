@@ -2,14 +2,14 @@
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use fullpipe_control::{FarEndError, FarEndOptions, FarProgram, SshHost, configured_host};
 use fullpipe_iperf::SharedKey;
 use fullpipe_record::Change;
-use fullpipe_sys::random_bytes;
+use fullpipe_sys::{lock, random_bytes};
 use fullpipe_units::{printable_line, to_hexadecimal};
 use thiserror::Error;
 
@@ -158,10 +158,6 @@ impl FarEnd {
             }
         });
     }
-}
-
-fn lock(program: &Mutex<FarProgram>) -> MutexGuard<'_, FarProgram> {
-    program.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn send(program: &mut FarProgram, request: &FarRequest) -> Result<(), FarEndError> {

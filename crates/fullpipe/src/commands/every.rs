@@ -46,7 +46,7 @@ pub(crate) fn run_repeatedly(
         match once() {
             Err(failure) if [INTERRUPTED, USAGE].contains(&failure.code) => return Err(failure),
             Err(failure)
-                if terminal.format() == OutputFormat::Text && !failure.message.is_empty() =>
+                if terminal.format == OutputFormat::Text && !failure.message.is_empty() =>
             {
                 Terminal::print_error(&format!(
                     "{}  {}",

@@ -32,7 +32,7 @@ pub(crate) struct KeepArguments {
     place: PlaceArgument,
     /// Keep the result in no archive
     #[arg(long, conflicts_with = "store", hide_short_help = true)]
-    no_store: bool,
+    pub(crate) no_store: bool,
 }
 
 /// The place of the archive.
@@ -121,11 +121,6 @@ impl KeepArguments {
     ) -> Result<T> {
         let place = self.place.location()?;
         run_interruptibly(move || work(&mut Store::open(&place)?))
-    }
-
-    /// Returns true if results are to be kept in no archive.
-    pub(crate) fn is_off(&self) -> bool {
-        self.no_store
     }
 
     /// Keeps what a command measured, as [`KeepArguments::keep_as_asked`] does. The first result of

@@ -216,7 +216,7 @@ impl RunCommand for RelayArguments {
     fn run(&self, terminal: &Terminal) -> Result {
         let options = self.relay_options()?;
         let interrupt = super::interrupt_flag()?;
-        let format = terminal.format();
+        let format = terminal.format;
         let log = LogThread::start(move |event| print_event(event, format));
         let relayed = relay_connections(&options, &Arc::clone(&interrupt), &mut |event| {
             if interrupt.load(Ordering::Relaxed) {

@@ -63,7 +63,7 @@ impl RunCommand for ReportArguments {
         if self.csv || self.json_lines {
             let mut documents = facts_of(&named)?;
             documents.extend(self.stored_documents(&ids)?.1);
-            facts::print_facts(documents, terminal.format());
+            facts::print_facts(documents, terminal.format);
             return Ok(());
         }
         let (store, stored) = self.stored_documents(&ids)?;

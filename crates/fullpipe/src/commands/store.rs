@@ -296,7 +296,7 @@ fn export_facts(
 ) -> Result {
     facts::print_facts(
         redact.redact_documents(Store::open(place)?.list_documents(filter)?),
-        terminal.format(),
+        terminal.format,
     );
     Ok(())
 }

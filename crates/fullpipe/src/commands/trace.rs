@@ -294,7 +294,7 @@ impl CaptureTraceArguments {
         if let Some(file) = &capture.redacted {
             terminal.print_result(&report::redaction_text(file));
         }
-        if terminal.format() == OutputFormat::JsonLines {
+        if terminal.format == OutputFormat::JsonLines {
             for flow in &capture.flows {
                 terminal.print_event(&Event::Flow(Box::new(flow.clone())));
             }

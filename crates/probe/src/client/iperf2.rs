@@ -438,7 +438,7 @@ fn over_tcp(
         progress,
         &|| sent_amounts(&transfer),
         &mut || {
-            let now = transfer.origin().elapsed().into();
+            let now = transfer.origin.elapsed().into();
             is_silent = request.bytes.is_some()
                 && acknowledged.is_overdue(now, || acknowledged_bytes(&transfer));
             transfer.is_over() || is_silent
@@ -446,7 +446,7 @@ fn over_tcp(
     );
     drain_upload(&transfer, watched.interrupted || is_silent);
     let (sent, is_drained) = (sent_amounts(&transfer), transfer.is_drained());
-    let duration = transfer.origin().elapsed().into();
+    let duration = transfer.origin.elapsed().into();
     let rest = transfer.finish_transfer();
     let within = rest
         .samples

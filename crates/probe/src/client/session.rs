@@ -460,7 +460,7 @@ impl TestSession<'_> {
             .map_err(ProbeError::from_io("start the data threads"))?;
         self.prober.iter().for_each(EchoProber::load_begins);
         self.offer_server();
-        let machine = before.start_watch(transfer.origin());
+        let machine = before.start_watch(transfer.origin);
         self.progress = Some(
             CountedTransfer::new(transfer, machine, self.request.clone(), ways).limiting_bytes(),
         );

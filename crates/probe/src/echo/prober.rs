@@ -3,14 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::engine::LocalEndpoint;
 use fullpipe_iperf::TestCookie;
 use fullpipe_record::{Request, RttMethod, RttStats};
-use fullpipe_sys::random_bytes;
+use fullpipe_sys::{lock, random_bytes};
 use fullpipe_units::{BitRate, Span};
 
 use super::flow::{EchoAnswer, EchoFlow};
@@ -120,12 +120,12 @@ impl EchoProber {
     /// Names a server at `address` that answers datagrams of the test with this `cookie`, if it is
     /// fullpipe. They are sent if ICMP echo requests are not permitted, or not answered in time.
     pub(crate) fn use_server(&self, address: SocketAddr, cookie: TestCookie) {
-        lock_shared(&self.shared).server = Some((address, cookie));
+        lock(&self.shared).server = Some((address, cookie));
     }
 
     /// Reports that data begins to flow.
     pub(crate) fn load_begins(&self) {
-        let mut shared = lock_shared(&self.shared);
+        let mut shared = lock(&self.shared);
         shared.phase = LoadPhase::During;
         shared.lately.clear();
     }
@@ -133,7 +133,7 @@ impl EchoProber {
     /// Returns the median of the round-trip times since the last call, or since data began to flow;
     /// `None` if there are none.
     pub(crate) fn take_recent_rtt(&self) -> Option<Span> {
-        let lately = std::mem::take(&mut lock_shared(&self.shared).lately);
+        let lately = std::mem::take(&mut lock(&self.shared).lately);
         RttStats::from_samples(lately).map(|stats| stats.median)
     }
 
@@ -143,21 +143,21 @@ impl EchoProber {
         let limits_itself =
             request.rate.is_some_and(|asked| asked > BitRate::ZERO) || request.pacing.is_some();
         let says_little = limits_itself || elapsed < RAMP;
-        lock_shared(&self.shared).rate = if says_little { rate.max(MODEST) } else { rate };
+        lock(&self.shared).rate = if says_little { rate.max(MODEST) } else { rate };
     }
 
     /// Returns the last round-trip time.
     pub(crate) fn last_rtt(&self) -> Option<Span> {
-        lock_shared(&self.shared).latest
+        lock(&self.shared).latest
     }
 
     fn load_ends(&self) {
-        lock_shared(&self.shared).phase = LoadPhase::After(Instant::now());
+        lock(&self.shared).phase = LoadPhase::After(Instant::now());
     }
 
     /// Returns the minimum round-trip time so far.
     pub(crate) fn min_rtt(&self) -> Option<Span> {
-        lock_shared(&self.shared).least
+        lock(&self.shared).least
     }
 
     /// Waits until the round-trip time of the path without load is known, or the user interrupts;
@@ -172,7 +172,7 @@ impl EchoProber {
     /// Returns true if there is nothing more to wait for: enough requests were answered after the
     /// load, or it takes too long.
     fn is_settled(&self) -> bool {
-        let shared = lock_shared(&self.shared);
+        let shared = lock(&self.shared);
         let LoadPhase::After(ended) = shared.phase else {
             return true;
         };
@@ -186,22 +186,18 @@ impl EchoProber {
 
     /// Stops and returns the echo requests; `None` if none was answered.
     pub(crate) fn finish(mut self) -> Option<EchoResult> {
-        lock_shared(&self.shared).stop = true;
+        lock(&self.shared).stop = true;
         self.thread.take()?.join().ok().flatten()
     }
 }
 
 impl Drop for EchoProber {
     fn drop(&mut self) {
-        lock_shared(&self.shared).stop = true;
+        lock(&self.shared).stop = true;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
-}
-
-fn lock_shared(shared: &Mutex<ProberState>) -> MutexGuard<'_, ProberState> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns an unguessable random number.
@@ -277,7 +273,7 @@ impl ProberWorker {
     /// Applies the commands of the owner and returns the phase; `None` if the thread is to stop.
     fn apply_command(&mut self) -> Option<LoadPhase> {
         let (stop, phase, server) = {
-            let mut shared = lock_shared(&self.shared);
+            let mut shared = lock(&self.shared);
             let is_due = self.flow.is_none() || self.begun.elapsed() >= FAIR;
             (shared.stop, shared.phase, shared.server.take_if(|_| is_due))
         };
@@ -309,7 +305,7 @@ impl ProberWorker {
 
     /// Returns the time from one request to the next.
     fn request_period(&self, phase: LoadPhase) -> Duration {
-        let rate = lock_shared(&self.shared).rate;
+        let rate = lock(&self.shared).rate;
         let bytes = self
             .flow
             .as_ref()
@@ -365,7 +361,7 @@ impl ProberWorker {
         else {
             return;
         };
-        let mut shared = lock_shared(&self.shared);
+        let mut shared = lock(&self.shared);
         if shared.lately.len() < MAX_LATELY {
             shared.lately.push(rtt);
         }
@@ -397,7 +393,7 @@ impl ProberWorker {
     }
 
     fn publish_state(&self) {
-        let mut shared = lock_shared(&self.shared);
+        let mut shared = lock(&self.shared);
         shared.least = self.log.min_rtt();
         shared.most = self.log.max_rtt();
         shared.is_settled = self.answered_since >= WANTED_AFTER;

@@ -3,10 +3,10 @@
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use fullpipe_record::Datagrams;
-use fullpipe_sys::socket_memory;
+use fullpipe_sys::{lock, socket_memory};
 use fullpipe_units::ByteCount;
 use socket2::SockRef;
 
@@ -98,7 +98,7 @@ impl RunningStream {
 
     /// To be counted on; held only for as long as that takes.
     pub(crate) fn lock_count(&self) -> MutexGuard<'_, StreamCount> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.count)
     }
 
     /// Returns the counts so far, with the drops that the kernel reports.

@@ -3,9 +3,10 @@
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fullpipe_sys::lock;
 use fullpipe_units::ByteCount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -99,7 +100,7 @@ impl TransferState {
 
     /// Keeps something that the user should know, once however many streams say it.
     pub(crate) fn add_note(&self, note: String) {
-        let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = lock(&self.notes);
         if !notes.contains(&note) {
             notes.push(note);
         }
@@ -107,7 +108,7 @@ impl TransferState {
 
     /// Returns the notes so far, and forgets them.
     pub(crate) fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.notes))
     }
 }
 

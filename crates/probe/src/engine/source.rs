@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::TcpStream;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use fullpipe_sys::{
-    MappedPages, ZeroCopyCompletions, allow_zero_copy, receive_completions, send_zero_copy,
+    MappedPages, ZeroCopyCompletions, allow_zero_copy, lock, receive_completions, send_zero_copy,
 };
 use rustix::event::PollFlags;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
@@ -244,7 +244,7 @@ impl ZeroCopySends {
 
 /// Returns at least `length` bytes to send: those that other streams send, if they are as many.
 fn shared_data(length: usize) -> io::Result<Arc<MappedPages>> {
-    let mut latest = DATA.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut latest = lock(&DATA);
     if let Some(data) = latest.upgrade().filter(|data| data.len() >= length) {
         return Ok(data);
     }
@@ -257,7 +257,7 @@ fn shared_data(length: usize) -> io::Result<Arc<MappedPages>> {
 
 /// Returns a file in memory that begins with `data`: that of other streams, if it is as long.
 fn shared_file(data: &[u8]) -> io::Result<Arc<File>> {
-    let mut latest = FILE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut latest = lock(&FILE);
     if let Some(file) = latest.upgrade()
         && file.metadata()?.len() >= data.len() as u64
     {

@@ -1,12 +1,12 @@
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Cpu, Sample, StorageUse, thin_out_snapshots};
-use fullpipe_sys::{CpuTime, process_cpu_time, tcp_info};
+use fullpipe_sys::{CpuTime, lock, process_cpu_time, tcp_info};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use socket2::SockRef;
@@ -19,7 +19,8 @@ use super::{sampler, tcp, udp_receiver, udp_sender};
 
 /// Streams with data on them.
 pub(crate) struct RunningTransfer {
-    origin: Instant,
+    /// When the data began to flow.
+    pub(crate) origin: Instant,
     streams: Arc<Vec<RunningStream>>,
     shared: Arc<TransferState>,
     /// Ends the sampler.
@@ -155,11 +156,6 @@ impl RunningTransfer {
         })
     }
 
-    /// When the data began to flow.
-    pub(crate) fn origin(&self) -> Instant {
-        self.origin
-    }
-
     /// Returns the bytes and datagrams that each stream has moved so far.
     pub(crate) fn totals(&self) -> TransferTotals {
         TransferTotals {
@@ -174,7 +170,7 @@ impl RunningTransfer {
 
     /// The latest sample of each stream of TCP; none before the first snapshot.
     pub(crate) fn latest_samples(&self) -> Vec<Sample> {
-        let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let samples = lock(&self.samples);
         let at = samples.last().map(|sample| sample.at);
         let latest = samples
             .iter()
@@ -187,11 +183,7 @@ impl RunningTransfer {
     /// Returns the samples so far: every second snapshot, or every fourth and so on, of more than
     /// `most` samples.
     pub(crate) fn samples_within(&self, most: usize) -> Vec<Sample> {
-        let mut samples = self
-            .samples
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let mut samples = lock(&self.samples).clone();
         while samples.len() > most.max(self.streams.len()) {
             thin_out_snapshots(&mut samples);
         }
@@ -296,8 +288,7 @@ impl RunningTransfer {
             streams: written.collect(),
         };
         let _ = self.sampler.join();
-        let samples =
-            std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
+        let samples = std::mem::take(&mut *lock(&self.samples));
         let storage = self.shared.storage().map(|storage| {
             let (used, note) = storage.finish_storage();
             if let Some(note) = note {
@@ -428,7 +419,7 @@ fn start_sampler(
         .name("sampler".to_owned())
         .spawn(move || {
             sampler::run_sampler(&streams, origin, &stop, |snapshot| {
-                let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut samples = lock(&samples);
                 samples.extend(snapshot);
                 let full = samples.len() > most;
                 if full {

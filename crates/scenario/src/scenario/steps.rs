@@ -83,7 +83,7 @@ fn unfit_key(step: &ScenarioStep, path: &PathSpec) -> Option<(&'static str, &'st
     let rate = step
         .path
         .as_ref()
-        .map_or_else(|| path.forward.rate(), |own| own.forward.rate);
+        .map_or_else(|| path.forward.rate, |own| own.forward.rate);
     let bounds = &step.bounds;
     [
         (

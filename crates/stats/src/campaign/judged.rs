@@ -44,7 +44,7 @@ pub(crate) struct JudgedCells {
     /// Cheapest first: by product, then by streams.
     order: Vec<Index>,
     /// True if a run of a cell counts that is not left out.
-    has_best: bool,
+    pub(crate) has_best: bool,
     best: Index,
     knee: Index,
 }
@@ -142,11 +142,6 @@ impl JudgedCells {
     /// Returns true if any cell may be measured.
     pub(crate) fn can_go_on(&self) -> bool {
         self.skipped.len() < self.cell_count()
-    }
-
-    /// Returns true if a run of a cell counts that is not left out.
-    pub(crate) fn has_best(&self) -> bool {
-        self.has_best
     }
 
     /// Returns the measured cell that is expected to be the fastest, of those that are not left

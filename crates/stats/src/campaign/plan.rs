@@ -172,7 +172,7 @@ impl CampaignPlan {
         let sure =
             !is_whole && state.judged.can_go_on() && self.wanted_cell(&state, runs).is_none();
         let flight = flight_bytes(self.fixed.rtt, &state.judged);
-        let has_answer = state.judged.has_best() && (is_whole || !is_changing);
+        let has_answer = state.judged.has_best && (is_whole || !is_changing);
         has_answer.then(|| {
             sweep_answer(
                 &self.grid,

@@ -93,7 +93,7 @@ pub(super) fn run_command(
         .ok_or_else(|| run_failure("no command is named"))?;
     let mut command = Command::new(name);
     command.args(rest);
-    if terminal.format() != OutputFormat::Text {
+    if terminal.format != OutputFormat::Text {
         // Standard output is for the one document.
         command.stdout(io::stderr());
     }

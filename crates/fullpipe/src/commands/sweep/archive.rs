@@ -57,7 +57,7 @@ impl<'a> SweepArchive<'a> {
         Self {
             arguments,
             terminal,
-            is_on: !arguments.is_off(),
+            is_on: !arguments.no_store,
             waiting: PendingRuns::default(),
         }
     }

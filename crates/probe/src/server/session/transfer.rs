@@ -72,7 +72,7 @@ impl ServedTest {
             .then(|| MachineSampler::from_route(self.client.ip(), None));
         match self.start_streams(lanes) {
             Ok(transfer) => {
-                let machine = before.and_then(|before| before.start_watch(transfer.origin()));
+                let machine = before.and_then(|before| before.start_watch(transfer.origin));
                 let request = self.local_request();
                 self.progress = Some(CountedTransfer::new(transfer, machine, request, ways));
                 self.report_host();
