@@ -1,23 +1,24 @@
 //! Changes of this host that wait in its journal to be settled.
 
+use std::io;
 use std::path::Path;
 
 use fullpipe_host::{ApplyOptions, HostSystem, JournalDir, JournalError, check_changes};
 use fullpipe_record::{Change, HostUndone};
 use fullpipe_units::Span;
 
-/// Time that the journal states for the changes to wait; nothing runs that would take them back by
-/// itself.
-const WAITS: Span = Span::from_secs(3600);
+/// Time that the journal states for the changes to wait.
+pub(crate) const WAITS: Span = Span::from_secs(3600);
 
 /// Makes changes, and returns the name under which they wait in the journal of folder `journal`;
-/// `None` where all is so already.
+/// `None` where all is so already. `guard` gets the name before anything is changed.
 ///
 /// # Errors
-/// Fails if a change is refused; then none is made.
+/// Fails if a change is refused, or the guard fails; then none is made.
 pub(crate) fn apply_pending(
     journal: &Path,
     changes: &[Change],
+    guard: &dyn Fn(&str) -> io::Result<()>,
 ) -> Result<Option<String>, JournalError> {
     // Before there is a folder for a journal that is not to be.
     check_changes(&HostSystem::of_this_host(), changes, false)?;
@@ -34,7 +35,7 @@ pub(crate) fn apply_pending(
         options,
         &mut |id: &str| {
             name = Some(id.to_owned());
-            Ok(())
+            guard(id)
         },
         &mut |_| {},
     )?;

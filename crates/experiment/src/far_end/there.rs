@@ -10,8 +10,9 @@ use std::thread;
 use fullpipe_iperf::SharedKey;
 use fullpipe_probe::{Printer, ServeError, ServeOptions, ServerEvent, serve_clients};
 use fullpipe_record::Change;
+use fullpipe_units::Span;
 
-use crate::pending_changes::{apply_pending, settle_changes};
+use crate::pending_changes::{WAITS, apply_pending, settle_changes};
 
 use super::{FarAnswer, FarRequest, SILENCE};
 
@@ -20,7 +21,8 @@ const MAX_REQUEST: u64 = 1 << 20;
 
 /// Serves tests, as the near end asks for over standard input, and changes this host by the journal
 /// in folder `journal`. Returns when the near end closes its side, or is silent for a minute; then
-/// changes that were not to stay have been taken back.
+/// changes that were not to stay have been taken back. `guard` gets the name and the most time of
+/// each change before it is made, and starts what takes it back if this program is killed.
 ///
 /// # Errors
 /// Fails if no test can be served. The near end has been told.
@@ -28,6 +30,7 @@ pub fn serve_far_end(
     journal: PathBuf,
     printer: Printer,
     interrupt: &AtomicBool,
+    guard: &(dyn Fn(&str, Span) -> io::Result<()> + Sync),
 ) -> Result<(), ServeError> {
     let requests = read_requests();
     let Some((key, port)) = first_request(&requests) else {
@@ -45,7 +48,7 @@ pub fn serve_far_end(
     };
     thread::scope(|threads| {
         threads.spawn(move || {
-            FarHost::new(journal).obey(&requests);
+            FarHost::new(journal, guard).obey(&requests);
             interrupt.store(true, Ordering::Relaxed);
         });
         let served = serve_clients(&options, printer, interrupt, &mut |event| {
@@ -108,16 +111,18 @@ fn answer(answer: &FarAnswer) {
 }
 
 /// The host of the far end, and what of it waits to be taken back.
-struct FarHost {
+struct FarHost<'g> {
     journal: PathBuf,
+    guard: &'g dyn Fn(&str, Span) -> io::Result<()>,
     /// Names of the changes in the journal, in order.
     pending: Vec<String>,
 }
 
-impl FarHost {
-    const fn new(journal: PathBuf) -> Self {
+impl<'g> FarHost<'g> {
+    const fn new(journal: PathBuf, guard: &'g dyn Fn(&str, Span) -> io::Result<()>) -> Self {
         Self {
             journal,
+            guard,
             pending: Vec::new(),
         }
     }
@@ -137,7 +142,7 @@ impl FarHost {
     }
 
     fn apply(&mut self, changes: &[Change]) -> FarAnswer {
-        match apply_pending(&self.journal, changes) {
+        match apply_pending(&self.journal, changes, &|id| (self.guard)(id, WAITS)) {
             Ok(name) => {
                 self.pending.extend(name);
                 FarAnswer::Done

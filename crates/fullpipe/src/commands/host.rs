@@ -5,6 +5,7 @@ mod settings;
 mod watchdog;
 
 use self::settings::{parse_rtt, parse_setting, parse_temporary_time};
+pub(crate) use self::watchdog::start_tied_watchdog;
 use self::watchdog::{run_watchdog, start_watchdog};
 
 use fullpipe_calc::{HostPair, calculate};
@@ -104,6 +105,9 @@ enum HostAction {
         id: String,
         #[arg(long, value_parser = parse_duration)]
         after: Span,
+        /// End with the thread that starts it
+        #[arg(long)]
+        tied: bool,
         #[command(flatten)]
         journal: JournalFolder,
     },
@@ -294,7 +298,12 @@ impl RunCommand for HostArguments {
             HostAction::Undo {
                 forget, journal, ..
             } => check_undone(journal.open()?.undo_changes(*forget)?, terminal),
-            HostAction::Watch { id, after, journal } => run_watchdog(id, *after, journal),
+            HostAction::Watch {
+                id,
+                after,
+                tied,
+                journal,
+            } => run_watchdog(id, *after, *tied, journal),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::JournalFolder;
 use crate::commands::prelude::*;
 use fullpipe_host::{HostSystem, JournalDir, JournalError};
 use fullpipe_sys::ignore_terminal_signals;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -13,7 +14,6 @@ use std::thread;
 
 /// Starts the process that undoes apply `id` when its time ends, and waits until it runs.
 pub(super) fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> io::Result<()> {
-    const TIMEOUT: Duration = Duration::from_secs(10);
     let folder = journal
         .folder_path()
         .map_err(|failure| io::Error::other(failure.message))?;
@@ -24,7 +24,18 @@ pub(super) fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> i
     } else {
         time
     };
-    let mut child = watchdog_command(id, time, &folder).spawn()?;
+    start_and_await(&mut watchdog_command(id, time, &folder))
+}
+
+/// Starts the process that undoes apply `id` when its time ends or the thread that calls does, and
+/// waits until it runs.
+pub(crate) fn start_tied_watchdog(id: &str, time: Span, folder: &Path) -> io::Result<()> {
+    start_and_await(watchdog_command(id, time, folder).arg("--tied"))
+}
+
+fn start_and_await(command: &mut Command) -> io::Result<()> {
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    let mut child = command.spawn()?;
     let (sender, ready) = mpsc::channel();
     let stdout = child.stdout.take();
     // No other thread waits for this one: it ends with the line, or with the child.
@@ -65,13 +76,22 @@ fn gave_up(child: &mut Child) -> io::Error {
 const READY: &str = "ready\n";
 
 /// Undoes the apply after its time, or when it is asked to end, unless it was confirmed or undone.
-/// Outlives the terminal and the process that started it.
-pub(super) fn run_watchdog(id: &str, after: Span, journal: &JournalFolder) -> Result {
+/// Outlives the terminal, and the process that started it unless it is tied to that one.
+pub(super) fn run_watchdog(
+    id: &str,
+    after: Span,
+    is_tied: bool,
+    journal: &JournalFolder,
+) -> Result {
     let until = Instant::now() + Duration::from(after);
     ignore_terminal_signals();
     let asked_to_end = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&asked_to_end))
         .map_err(cannot("listen for signals"))?;
+    if is_tied {
+        set_parent_process_death_signal(Some(Signal::TERM))
+            .map_err(cannot("be tied to a process"))?;
+    }
     // It leads its group only where somebody else made it, and then has a session of its own
     // already.
     let _ = rustix::process::setsid();
