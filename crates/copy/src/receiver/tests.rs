@@ -844,7 +844,7 @@ fn a_hole_takes_the_place_of_blocks_and_a_sender_that_begins_too_many_chunks_is_
             b"",
         ))
         .unwrap();
-    assert!(fs::read(bench.folder.path().join("file")).unwrap() == ZEROS);
+    assert!(fs::read(bench.folder.path().join("file")).unwrap() == *ZEROS);
     assert_eq!(bench.receiver.begun.load(Ordering::Relaxed), 0);
     bench.block([1, 0], 3, 2 * size, &sevens).unwrap();
     bench.receiver.begun.store(MAX_BEGUN, Ordering::Relaxed);
