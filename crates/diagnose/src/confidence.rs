@@ -4,7 +4,9 @@
 //! A logistic regression on the nine views of 1100 cases of `fullpipe-bench independent --virtual`
 //! (seeds 75111, 76222 and 77333), with the condition that half of the time, 50 segments and 5 round
 //! trips never make a verdict surer than 0.7. A verdict is right if it names the planted limit or
-//! has it among its candidates.
+//! has it among its candidates. Of captures and of one look the odds are lower than fitted:
+//! simulated captures are right more often (0.97) than those of the kernel were (0.78 to 0.95), and
+//! one look of a program's pauses may be any.
 
 use fullpipe_record::{Basis, Limit};
 use fullpipe_units::Ratio;
@@ -21,11 +23,11 @@ type OddsWeights = [f64; 4];
 /// have. The receiving end sees of few limits for how long they held.
 const fn odds_weights(view: Basis, few_looks: Option<u64>) -> OddsWeights {
     match (view, few_looks) {
-        (_, Some(0 | 1)) => [-0.3, 0.0, 0.8, 2.0],
+        (_, Some(0 | 1)) => [-1.15, 0.0, 0.8, 2.0],
         (_, Some(_)) => [-0.15, 0.9, 1.4, 0.6],
         (Basis::BothEnds | Basis::Sender, None) => [-1.7, 3.8, 0.8, 0.5],
         (Basis::Receiver, None) => [-0.85, 1.2, 2.2, 0.9],
-        (Basis::Capture, None) => [-0.7, 1.4, 1.9, 0.9],
+        (Basis::Capture, None) => [-1.5, 1.4, 1.9, 0.9],
     }
 }
 
