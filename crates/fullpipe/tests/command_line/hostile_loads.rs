@@ -361,9 +361,10 @@ mod tests_alone {
                 ratios[0],
                 ratios[ROUNDS - 1]
             );
-            // What the machine does besides moves the best of either side, or some of the rounds;
-            // a server that holds the memory of others moves both figures.
-            let of_rounds = ratios[ROUNDS / 2];
+            // What the machine does besides moves the best of either side, or some of the rounds by
+            // far more than a tenth. Six of seven that are below show a median below (sign test, one
+            // side: 0.06), and a server that holds the memory of others moves all of them.
+            let of_rounds = ratios[ROUNDS - 2];
             assert!(
                 of_best.max(of_rounds) > 0.9,
                 "{of_best} of the best rate, {ratios:?}"
