@@ -27,7 +27,7 @@ const fn odds_weights(view: Basis, few_looks: Option<u64>) -> OddsWeights {
         (_, Some(_)) => [-0.15, 0.9, 1.4, 0.6],
         (Basis::BothEnds | Basis::Sender, None) => [-1.7, 3.8, 0.8, 0.5],
         (Basis::Receiver, None) => [-0.85, 1.2, 2.2, 0.9],
-        (Basis::Capture, None) => [-1.5, 1.4, 1.9, 0.9],
+        (Basis::Capture, None) => [-1.2, 1.4, 1.9, 0.9],
     }
 }
 
