@@ -1,5 +1,6 @@
 #!/bin/sh
-# What was measured, and the journal by which settings are undone, stay in /var/lib/fullpipe.
+# What was measured stays in /var/lib/fullpipe-measure, and the journal by which settings are undone in
+# /var/lib/fullpipe.
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true
 fi
