@@ -185,7 +185,7 @@ impl FarProgram {
             match (&*line, &program) {
                 (ASKS, Some(program)) => far.send_program(program)?,
                 (line, _) if let Some(path) = line.strip_prefix(STARTS) => {
-                    path.clone_into(&mut far.path);
+                    far.path = without_control_characters(path);
                     return Ok(far);
                 }
                 (line, _) if let Some(why) = line.strip_prefix(REFUSAL) => {
