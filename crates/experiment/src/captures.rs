@@ -24,7 +24,7 @@ pub struct KnownFacts {
     /// Settings of the host that received it.
     pub receiver: Option<HostSettings>,
     /// Counters of the host where the capture was taken, or of the end that they show.
-    pub counters: Option<HostCounters>,
+    pub counters: HostCounters,
 }
 
 /// Returns the content of the file `first`, judged as [`judge_capture`] does; with a `second` file
@@ -119,10 +119,8 @@ fn judge_evidence(evidence: Evidence, known: KnownFacts) -> Diagnosis {
         receiver: known.receiver,
         ..evidence
     };
-    if let Some(counters) = known.counters {
-        let point = evidence.capture.as_ref().and_then(|capture| capture.point);
-        counters.add_to(&mut evidence, point);
-    }
+    let point = evidence.capture.as_ref().and_then(|capture| capture.point);
+    known.counters.add_to(&mut evidence, point);
     let verdict = diagnose(&evidence);
     Diagnosis {
         transfer: None,

@@ -194,7 +194,7 @@ impl CaptureTraceArguments {
             bandwidth: self.bandwidth,
             sender: sender.map(host_settings).transpose()?,
             receiver: receiver.map(host_settings).transpose()?,
-            counters: None,
+            ..KnownFacts::default()
         })
     }
 

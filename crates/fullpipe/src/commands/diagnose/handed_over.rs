@@ -162,11 +162,8 @@ impl HandedOver {
                 "captures are diagnosed alone or with counters: one, or two of the same time";
             return Err(usage_failure(message));
         }
-        let counters = self.counters.into_counters();
-        note_counters(
-            counters.as_ref().unwrap_or(&HostCounters::default()),
-            terminal,
-        );
+        let counters = self.counters.into_counters().unwrap_or_default();
+        note_counters(&counters, terminal);
         let known = KnownFacts {
             bandwidth: arguments.bandwidth,
             counters,
