@@ -9,7 +9,7 @@ use fullpipe_lab::Backend;
 use fullpipe_record::event::ProgramMoved;
 use fullpipe_record::{ProgramLeftOut, ProgramsReport};
 
-use super::far_end::{SCHEME, SshUrl};
+use super::far_end::{SCHEME, SshUrl, config_options};
 use super::lab::load_comparison;
 use super::prelude::*;
 use crate::values::some_time;
@@ -163,11 +163,11 @@ impl CompareArguments {
 impl CompareServersArguments {
     /// Returns options that ssh and scp understand alike.
     fn ssh_options(&self) -> Vec<String> {
-        let config = self.ssh_config.iter();
-        let config = config.flat_map(|file| ["-F".to_owned(), file.clone()]);
         let port = self.host.port.iter();
         let port = port.flat_map(|port| ["-o".to_owned(), format!("Port={port}")]);
-        config.chain(port).collect()
+        config_options(self.ssh_config.as_ref())
+            .chain(port)
+            .collect()
     }
 }
 

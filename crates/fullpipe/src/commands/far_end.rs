@@ -61,11 +61,16 @@ fn parse_words(text: &str) -> Result<CommandWords, String> {
     Ok(CommandWords(words))
 }
 
+/// Returns the options of ssh and scp that name a configuration, if one is named.
+pub(crate) fn config_options(file: Option<&String>) -> impl Iterator<Item = String> {
+    file.into_iter()
+        .flat_map(|file| ["-F".to_owned(), file.clone()])
+}
+
 impl SshArguments {
     /// Returns the command line of ssh, without the host.
     pub(crate) fn words(&self) -> Vec<String> {
-        let config = self.ssh_config.iter();
-        let config = config.flat_map(|file| ["-F".to_owned(), file.clone()]);
+        let config = config_options(self.ssh_config.as_ref());
         self.ssh.0.iter().cloned().chain(config).collect()
     }
 
