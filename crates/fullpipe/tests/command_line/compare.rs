@@ -116,6 +116,7 @@ fn a_program_that_is_not_installed_is_left_out_or_required() {
 }
 
 /// Returns the only row of a comparison in a lab in which a script of the shell moves the file.
+/// Repeats a run over a path that was late by its own check, twice at most.
 fn row_of(script: &str, flags: &[&str]) -> (Option<i32>, serde_json::Value) {
     let scenario = scenario();
     let arguments = [
@@ -123,11 +124,23 @@ fn row_of(script: &str, flags: &[&str]) -> (Option<i32>, serde_json::Value) {
         flags,
         &["--", "sh", "-c", script],
     ];
-    let output = run(&mut fullpipe(&arguments.concat()), TIMEOUT);
-    (
-        output.status.code(),
-        document(&output)["programs"]["batches"][0]["rows"][0].clone(),
-    )
+    let run_once = || {
+        let output = run(&mut fullpipe(&arguments.concat()), TIMEOUT);
+        let row = document(&output)["programs"]["batches"][0]["rows"][0].clone();
+        (output.status.code(), row)
+    };
+    let is_valid = |row: &serde_json::Value| {
+        let broken = row["runs"][0]["validity"]["broken"].as_array();
+        broken.is_none_or(Vec::is_empty)
+    };
+    let mut last = run_once();
+    for _ in 0..2 {
+        if is_valid(&last.1) {
+            break;
+        }
+        last = run_once();
+    }
+    last
 }
 
 #[test]
