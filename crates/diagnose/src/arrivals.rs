@@ -194,11 +194,24 @@ impl<'a> ReceiverSampleFigures<'a> {
         !self.evidence.is_of_another_program() && self.evidence.request.rate.is_none()
     }
 
-    /// Returns the course of the connection that brought most.
+    /// Returns the course of the connection that brought most; under BBR without the few times in
+    /// which that lets next to nothing be in flight, to see the round trip of the idle path.
     pub(crate) fn busiest_course(&self) -> Option<ArrivalCourse> {
         let flows = self.flows.iter();
         let busiest = flows.max_by_key(|flow| flow.last()?.tcp.bytes_received)?;
-        ArrivalCourse::from_samples(busiest)
+        let most = self
+            .is_bbr()
+            .then(|| busiest.chunk_by(|before, now| self.goes_on(before, now)))
+            .and_then(|parts| parts.max_by_key(|part| part.len()))
+            .filter(|part| part.len() * 2 > busiest.len());
+        ArrivalCourse::from_samples(most.unwrap_or(busiest))
+    }
+
+    /// Returns true if from one sample to the next a good part came of what usually does.
+    fn goes_on(&self, before: &Sample, now: &Sample) -> bool {
+        let came = received_bytes(now).saturating_sub(received_bytes(before));
+        let usual = self.rate.bytes_in(now.at.saturating_sub(before.at));
+        came >= usual.scale_by(0.25 / self.flows.len() as f64)
     }
 
     /// Returns the payload that the stated bandwidth can carry.

@@ -858,3 +858,5 @@ pub(crate) const MIN_USE_OF_SWINGING_WINDOW: f64 = 0.4;
 /// Multiple of the idle round-trip time above which data waits on the path, and not for a shaper of
 /// the sending host.
 pub(crate) const MAX_WAIT_FOR_SHAPER: f64 = 1.5;
+/// Time for which a pace sends at once (`tcp_tso_autosize`, with `sk_pacing_shift` 10).
+pub(crate) const TIME_OF_PACED_TRAIN: Span = Span::from_nanos(1_000_000_000 / 1024);

@@ -87,7 +87,7 @@ impl Judgement {
             cause: finding.verdict.limit_cause(),
             at: finding.verdict.limit_place(),
             share: Ratio::new(finding.share.get().min(1.0)),
-            confidence: confidence(basis, &finding, &signals),
+            confidence: confidence(&finding, &signals),
             sentence: self.sentence,
             runner_up,
             evidence: shown,

@@ -40,6 +40,7 @@ pub(crate) fn find_limit(
         CaptureView::swinging_window,
         CaptureView::below_a_segment,
         CaptureView::closed_on_the_way,
+        CaptureView::slow_reader,
         CaptureView::ramp_up,
         CaptureView::find_receive_window,
         CaptureView::fallen_window,

@@ -16,6 +16,7 @@ use crate::thresholds::{
     MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER,
     MIN_PARTIAL_OF_PROGRAM, MIN_PARTIAL_SHARE, MIN_PLATEAU, MIN_SHARE_BELOW_PACE,
     MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, PACED_BURSTS_SHARE, SAME_SHARE_OF_TRAINS,
+    TIME_OF_PACED_TRAIN,
 };
 
 impl CaptureView<'_> {
@@ -134,14 +135,14 @@ impl CaptureView<'_> {
     }
 
     /// Returns true if a link spreads trains of as many segments as the kernel's pace at this rate
-    /// sends at once: those of a millisecond, and two at least (`tcp_tso_autosize`). All but the
-    /// first of each come at the rate of the link.
+    /// sends at once: those of 1/1024 s, and two at least (`tcp_tso_autosize`). All but the first of
+    /// each come at the rate of the link.
     pub(super) fn trains_are_of_a_pace(&self) -> bool {
         let rate = self.figures.rate;
         let seen = self.capture.arrivals.zip(self.figures.mss);
         seen.is_some_and(|(burst, mss)| {
-            let of_a_millisecond = rate.bytes_in(Span::from_millis(1));
-            let segments = (of_a_millisecond.get() / mss.get()).max(2) as f64;
+            let of_a_train = rate.bytes_in(TIME_OF_PACED_TRAIN);
+            let segments = (of_a_train.get() / mss.get()).max(2) as f64;
             burst.rate > rate.scale_by(MAX_PACE_FACTOR)
                 && (burst.share.get() - (1.0 - 1.0 / segments)).abs() <= SAME_SHARE_OF_TRAINS
         })

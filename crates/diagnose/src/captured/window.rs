@@ -42,6 +42,12 @@ impl CaptureView<'_> {
         found.then(|| LimitFinding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE))
     }
 
+    /// Finds a program that leaves the receiver's window full, which holds data back from the begin.
+    pub(super) fn slow_reader(&self) -> Option<LimitFinding> {
+        self.find_receive_window()
+            .filter(|found| found.limit_kind() == Limit::ReceiverApplication)
+    }
+
     /// Finds the receiver's window or program; or the full pipe, where the window holds more than
     /// fits it.
     pub(super) fn find_receive_window(&self) -> Option<LimitFinding> {

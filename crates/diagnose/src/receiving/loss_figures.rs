@@ -10,7 +10,8 @@ use crate::loss_episodes::LossEpisodes;
 use crate::thresholds::{
     DRIFT_OF_STEADY_DEVICE, EXPLAINED_BY_LOSS_FACTOR, FASTER_FACTOR_AFTER_STARTUP, KEPT_BY_CUBIC,
     KEPT_BY_RENO, MAX_DRIFT_OF_DEVICE, MIN_DRIFT_OF_CHANCE, MIN_EPISODES, MIN_NEEDLESS_SHARE,
-    MIN_RECOVERIES, MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE, ROUNDS_OF_STARTUP, WHOLE_LINK_SHARE,
+    MIN_RECOVERIES, MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE, REGROWING_WINDOW_FACTOR,
+    ROUNDS_OF_STARTUP, WHOLE_LINK_SHARE,
 };
 
 impl<'a> ReceiverSampleFigures<'a> {
@@ -73,6 +74,14 @@ impl<'a> ReceiverSampleFigures<'a> {
         kept.is_some_and(|kept| kept >= if is_reno { KEPT_BY_RENO } else { KEPT_BY_CUBIC })
     }
 
+    /// Returns true if nothing was lost in the judged part, and no more arrives at its end than at
+    /// its begin: a congestion window that losses have lowered grows again.
+    pub(crate) fn recovered_long_ago(&self) -> bool {
+        self.evidence.steady.is_some()
+            && self.most_rounds(&self.flows) == 0
+            && !self.grows_by(REGROWING_WINDOW_FACTOR)
+    }
+
     /// Returns true if the path carried clearly faster data, until a repair that only a policer
     /// makes so long.
     pub(crate) fn shows_a_policer_in_a_long_repair(&self) -> bool {
@@ -107,6 +116,19 @@ impl<'a> ReceiverSampleFigures<'a> {
         stated
             .zip(self.highest_rate())
             .is_some_and(|(stated, highest)| highest < stated.as_f64() * WHOLE_LINK_SHARE)
+    }
+
+    /// Returns true if segments wait on the path for no longer than a full one is on the line, which
+    /// the small ones that took the round trip of the idle path were not.
+    pub(crate) fn waits_for_no_other(&self) -> bool {
+        let on_the_line = self
+            .mss()
+            .zip(self.highest_rate())
+            .map(|(mss, highest)| Span::from_secs_f64(mss.as_f64() * 8.0 / highest));
+        let waits = self.rtt.zip(self.evidence.idle_rtt);
+        waits
+            .zip(on_the_line)
+            .is_some_and(|((rtt, idle), on_the_line)| rtt <= idle + on_the_line.scale_by(1.25))
     }
 
     /// Returns the share of the segments that came out of order, where losses are judged.

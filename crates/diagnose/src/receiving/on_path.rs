@@ -26,9 +26,11 @@ pub(super) fn full_as_stated(arrivals: &ReceiverSampleFigures) -> Option<LimitFi
 /// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load;
 /// or a little longer, and the data arrives at one rate throughout.
 pub(super) fn queue_on_the_path(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    // A full link passes nothing so much faster, and others who take their part of it make it lose.
+    let caught_up = arrivals.was_faster(FASTER_THAN_A_BUFFER) && arrivals.loss_rounds() == 0;
     let is_full = arrivals.is_inflated()
         || arrivals.bbr_has_what_it_ever_had()
-        || (arrivals.is_flat() && arrivals.is_a_little_inflated());
+        || (arrivals.is_flat() && arrivals.is_a_little_inflated() && !caught_up);
     if !is_full {
         return None;
     }
@@ -117,6 +119,9 @@ pub(super) fn out_of_order(arrivals: &ReceiverSampleFigures) -> Option<LimitFind
             ReceiverSampleFigures::share_out_of_order(&arrivals.flows)? >= MIN_LOSS_OF_PROBES;
         return discarded.then(|| LimitFinding::new(LossVerdict::Policer, Ratio::ONE));
     }
+    if arrivals.recovered_long_ago() {
+        return None;
+    }
     if arrivals.shows_a_policer_in_a_long_repair() {
         return Some(LimitFinding::new(LossVerdict::Policer, Ratio::ONE));
     }
@@ -128,7 +133,12 @@ pub(super) fn out_of_order(arrivals: &ReceiverSampleFigures) -> Option<LimitFind
     }
     Some(match arrivals.cause_of_losses() {
         Some(LossVerdict::ShallowQueue) if arrivals.never_had_the_link() => {
-            LimitFinding::new(CapacityVerdict::Shared, Ratio::ONE)
+            // Others who use the link too would leave a queue.
+            if arrivals.waits_for_no_other() {
+                LimitFinding::new(LossVerdict::Policer, Ratio::ONE)
+            } else {
+                LimitFinding::new(CapacityVerdict::Shared, Ratio::ONE)
+            }
         }
         // A queue of a few packets of the sending host loses them as one of the path does.
         Some(LossVerdict::ShallowQueue) => {

@@ -63,7 +63,13 @@ impl CaptureView<'_> {
     /// Returns true if more was in flight before, though nothing was lost, than a pace or a buffer
     /// of the same portions allows: a program may have caught up with its rate.
     pub(crate) fn was_a_little_fuller(&self) -> bool {
-        !self.ever_lost_on_path() && self.has_less_than(SAME_IN_FLIGHT)
+        let one_segment = self
+            .figures
+            .mss
+            .zip(self.usual_most_in_flight())
+            .map(|(mss, most)| Ratio::from_quotient(mss.as_f64(), (most + mss).as_f64()).get());
+        let same = SAME_IN_FLIGHT.min(1.0 - one_segment.unwrap_or(0.0) * 1.5);
+        !self.ever_lost_on_path() && self.has_less_than(same)
     }
 
     /// Returns true if the queue of the path is hardly ever empty.

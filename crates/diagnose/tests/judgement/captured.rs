@@ -567,6 +567,57 @@ fn an_even_sender_with_more_in_flight_at_times_may_catch_up_or_have_a_pace() {
 }
 
 #[test]
+fn one_segment_more_in_flight_at_times_is_none_of_a_program_that_catches_up() {
+    let even = BurstRate {
+        rate: BitRate::from_mbps(20),
+        share: Ratio::new(0.9),
+    };
+    let quiet = Some(QuietRounds {
+        of_most: Some(Ratio::new(11.0 / 12.0)),
+        ..level()
+    });
+    let named = |rtt_ms: f64| {
+        let capture = CaptureEvidence {
+            departures: Some(even),
+            arrivals: Some(even),
+            clocked: Some(Ratio::ZERO),
+            train: ByteCount::new(2500),
+            quiet,
+            ..seen(At::Sender, 20.0)
+        };
+        verdict(|_| moment(20.0, rtt_ms), capture).name().to_owned()
+    };
+    assert_eq!(named(7.0), "pacing/max-pacing-rate", "12 segments");
+    assert_eq!(
+        named(50.0),
+        "sender-application/rate-limited",
+        "86 segments"
+    );
+}
+
+#[test]
+fn trains_of_three_segments_each_1024th_of_a_second_are_of_a_pace() {
+    let spread = |share| BurstRate {
+        rate: BitRate::from_mbps(90),
+        share: Ratio::new(share),
+    };
+    // 1/1024 s brings 3.96 segments, a millisecond 4.05.
+    let paced = CaptureEvidence {
+        arrivals: Some(spread(0.667)),
+        departures: Some(spread(0.667)),
+        acknowledgements: None,
+        ..seen(At::Receiver, 46.97)
+    };
+    let at = |_| moment(46.97, 50.0);
+    assert_eq!(verdict(at, paced).name(), "pacing/max-pacing-rate");
+    let of_four = CaptureEvidence {
+        arrivals: Some(spread(0.75)),
+        ..paced
+    };
+    assert_ne!(verdict(at, of_four).name(), "pacing/max-pacing-rate");
+}
+
+#[test]
 fn what_follows_acknowledgements_is_a_buffer_though_it_held_more_before() {
     let fuller = QuietRounds {
         share: Ratio::ZERO,

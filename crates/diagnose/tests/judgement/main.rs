@@ -4,6 +4,7 @@ mod builder;
 mod captured;
 mod credit;
 mod cures;
+mod early_course;
 mod edges;
 mod gates;
 mod golden;

@@ -466,7 +466,7 @@ fn asked(seen: Seen, request: Request) -> Evidence {
     }
 }
 
-fn named(evidence: &Evidence) -> (Limit, Cause) {
+pub(crate) fn named(evidence: &Evidence) -> (Limit, Cause) {
     let verdict = diagnose(evidence);
     (verdict.kind, verdict.cause)
 }
@@ -826,7 +826,7 @@ fn echo_requests_show_how_long_a_round_trip_is() {
 }
 
 /// The transfer of [`WELL`], whose rate and losses are as `course` has them at a time in seconds.
-fn changing(course: impl Fn(f64) -> (f64, u64)) -> Evidence {
+pub(crate) fn changing(course: impl Fn(f64) -> (f64, u64)) -> Evidence {
     let mut changed = evidence(WELL);
     let (mut arrived, mut late) = (0.0, 0);
     for sample in &mut changed.receiver_samples {

@@ -1,0 +1,80 @@
+//! What was over before the judged part, and times in which BBR looks at the idle path, as the
+//! receiving end alone sees them.
+
+use fullpipe_record::{Cause, Evidence, Limit, Request};
+use fullpipe_units::Span;
+
+use crate::builder::stated;
+use crate::receiving::{changing, named};
+
+fn asked_for(congestion: &str, evidence: Evidence) -> Evidence {
+    Evidence {
+        request: Request {
+            congestion: Some(congestion.to_owned()),
+            ..evidence.request.clone()
+        },
+        ..evidence
+    }
+}
+
+#[test]
+fn losses_that_are_long_over_leave_a_program_the_limit_and_a_window_that_grows_a_policer() {
+    let overshoots = |later: fn(f64) -> f64| {
+        let course = move |at| {
+            if at < 2.5 {
+                (150.0, 40)
+            } else {
+                (later(at), 0)
+            }
+        };
+        named(&asked_for("reno", changing(course)))
+    };
+    assert_eq!(
+        overshoots(|_| 60.0),
+        (Limit::SenderApplication, Cause::RateLimited)
+    );
+    assert_eq!(
+        overshoots(|at| 50.0 + 2.0 * at),
+        (Limit::Loss, Cause::Policer)
+    );
+}
+
+#[test]
+fn even_data_that_came_far_faster_before_is_behind_no_full_link() {
+    let slightly_late = |mbps: f64| {
+        let mut course = changing(move |at| (if at < 0.5 { mbps } else { 60.0 }, 0));
+        for sample in &mut course.receiver_samples {
+            sample.tcp.rcv_rtt = Some(Span::from_millis(106));
+        }
+        named(&course).0
+    };
+    assert_eq!(slightly_late(65.0), Limit::Capacity);
+    assert_eq!(slightly_late(120.0), Limit::SenderApplication);
+}
+
+#[test]
+fn losses_at_one_rate_without_a_queue_of_others_are_of_a_policer() {
+    let at_one_rate = |rtt_ms| {
+        let sawtooth = |at: f64| {
+            let since_loss = at % 1.0;
+            (3.0 + 2.0 * since_loss, 20 * u64::from(since_loss > 0.92))
+        };
+        let mut lossy = asked_for("reno", changing(sawtooth));
+        for sample in &mut lossy.receiver_samples {
+            sample.tcp.rcv_rtt = Some(Span::from_millis(rtt_ms));
+        }
+        named(&stated(lossy, 12))
+    };
+    assert_eq!(at_one_rate(101), (Limit::Loss, Cause::Policer));
+    assert_eq!(at_one_rate(104), (Limit::Capacity, Cause::Shared));
+}
+
+#[test]
+fn a_pace_under_bbr_is_even_though_it_looks_at_the_idle_path_once() {
+    let stops_once = |congestion| {
+        let course = |at| (if (7.0..7.4).contains(&at) { 0.0 } else { 60.0 }, 0);
+        named(&asked_for(congestion, changing(course)))
+    };
+    assert_eq!(stops_once("bbr"), (Limit::Pacing, Cause::Qdisc));
+    assert_ne!(stops_once("cubic").0, Limit::Pacing);
+}
