@@ -1,9 +1,10 @@
-//! The order in which the limits are asked. A limit has one function for each place in this order,
-//! in its own module, which knows its causes.
+//! The order in which the limits are asked, in each view. A limit has one function for each place in
+//! this order, in its own module, which knows its causes.
 
-use fullpipe_record::Limit;
+use fullpipe_record::{At, CaptureEvidence, Limit};
 use fullpipe_units::{BitRate, Ratio};
 
+use crate::arrivals::ReceiverSampleFigures;
 use crate::ceilings::held_against;
 use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
@@ -12,12 +13,16 @@ use crate::limits::{
     receive_window, receiver_application, receiver_host, send_buffer, sender_application,
 };
 use crate::path::UNSEEN;
-use crate::signals::Signals;
+use crate::receiving::{self, on_path, own_end, sender};
+use crate::signals::{CaptureView, Signals};
 use crate::snapshot::JudgedSample;
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
-/// Returns the limit of the part of a transfer that `figures` are of.
-pub(crate) fn find_limit(figures: &SenderSampleFigures, signals: &Signals) -> LimitFinding {
+/// Returns the limit of the part of a transfer that `figures` of its sending end are of.
+pub(crate) fn find_limit_of_sender(
+    figures: &SenderSampleFigures,
+    signals: &Signals,
+) -> LimitFinding {
     if figures.flows.is_empty() {
         return LimitFinding::unknown_limit(vec!["samples of the sending end"]);
     }
@@ -167,6 +172,101 @@ fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFindi
         .unwrap_or(found)
 }
 
+/// Returns the limit of a transfer of which the receiving end alone was seen.
+pub(crate) fn find_limit_of_receiver(
+    arrivals: &ReceiverSampleFigures,
+    signals: &Signals,
+) -> LimitFinding {
+    let sought = [
+        receiving::nothing_arrives,
+        on_path::full_as_stated,
+        receiving::ended_early,
+        receiving::as_asked,
+        own_end::too_small_a_window_for_the_sender,
+        own_end::slow_reader,
+        own_end::own_window_in_use,
+        own_end::own_processor,
+        on_path::waits_for_timeouts,
+        sender::silent_beyond_windows,
+        on_path::lengthened_path,
+        on_path::queue_on_the_path,
+        on_path::out_of_order,
+        receiving::nearly_as_asked,
+        on_path::growing_window,
+        sender::silent_sender,
+        sender::sender_itself,
+    ];
+    let found = sought.into_iter().filter_map(|rule| rule(arrivals));
+    let found = signals.first_possible(found, |_| arrivals.find_ceilings());
+    let found = found.unwrap_or_else(|lacking| {
+        LimitFinding::unknown_limit(vec![lacking.unwrap_or(receiving::OTHER_END)])
+    });
+    half_duplex::behind_arrivals(arrivals.evidence, &found)
+        .or_else(|| receiver_host::behind_arrivals(arrivals, &found))
+        .or_else(|| mtu::behind_arrivals(arrivals, &found))
+        .unwrap_or(found)
+}
+
+/// Returns the limit that a capture shows.
+pub(crate) fn find_limit_of_capture(
+    figures: &SenderSampleFigures,
+    capture: &CaptureEvidence,
+    signals: &Signals,
+) -> LimitFinding {
+    let view = CaptureView { figures, capture };
+    if let Some(end) = capture.only {
+        let missing = if end == At::Sender {
+            ACKNOWLEDGEMENTS
+        } else {
+            DATA
+        };
+        return capacity::full_as_stated(figures)
+            .or_else(|| view.repeats_in_vain())
+            .unwrap_or_else(|| LimitFinding::unknown_limit(vec![missing]));
+    }
+    let whole = [mtu::without_progress, capacity::full_as_stated];
+    let order = [
+        CaptureView::ended_early,
+        CaptureView::swinging_window,
+        CaptureView::below_a_segment,
+        CaptureView::closed_on_the_way,
+        CaptureView::slow_reader,
+        CaptureView::ramp_up,
+        CaptureView::find_receive_window,
+        CaptureView::fallen_window,
+        CaptureView::little_and_no_answer,
+        CaptureView::find_idle_sender,
+        CaptureView::settled_below,
+        CaptureView::policed_at_first,
+        CaptureView::caught_up,
+        CaptureView::lowered_window,
+        CaptureView::full_at_first,
+        CaptureView::own_pace,
+        CaptureView::own_queue,
+        CaptureView::buffer_of_sender,
+        CaptureView::late_receiver,
+        CaptureView::find_path_limit,
+        CaptureView::idle_at_times,
+        CaptureView::find_window_growth,
+        CaptureView::of_sender,
+    ];
+    let found = [
+        CaptureView::unscaled_at_sender,
+        CaptureView::hardly_anything,
+    ]
+    .into_iter()
+    .filter_map(|rule| rule(&view));
+    let found = found
+        .chain(whole.into_iter().filter_map(|rule| rule(figures)))
+        .chain(order.into_iter().filter_map(|rule| rule(&view)));
+    let found = signals
+        .first_possible(found, |found| held_against(figures, found))
+        .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(SENDER)]));
+    let causes = [receiver_host::find_cause, mtu::find_cause];
+    let cause = causes.into_iter().find_map(|rule| rule(figures, &found));
+    view.with_open_end(cause.unwrap_or(found))
+}
+
 /// Returns the names of the figures that more would take.
 fn missing_figures(figures: &SenderSampleFigures) -> Vec<&'static str> {
     let mut names: Vec<&str> = FIGURES_OF_SNAPSHOTS
@@ -209,3 +309,11 @@ const FIGURES_OF_SNAPSHOTS: [SnapshotFigure; 5] = [
         snapshot.sndbuf.is_some() && snapshot.queued.is_some()
     }),
 ];
+
+/// Figures that only the sender has.
+const SENDER: &str = "the sender's congestion window, its buffer and its pace";
+
+/// Figures that only the receiver's packets have, and those that only the sender's have.
+const ACKNOWLEDGEMENTS: &str =
+    "the receiver's acknowledgements and windows: a capture of the other direction";
+const DATA: &str = "the sender's data: a capture of the other direction";

@@ -15,7 +15,7 @@ use crate::host_counters::with_host_counters;
 use crate::limits::{self, LimitFacts, application_window, receiver_application};
 use crate::machine;
 use crate::receiving;
-use crate::rules::find_limit;
+use crate::rules::{find_limit_of_capture, find_limit_of_receiver, find_limit_of_sender};
 use crate::runner_up::{once_lifted, runner_up};
 use crate::seconds;
 use crate::signals::{Signals, TransferTime};
@@ -108,7 +108,7 @@ fn of_receiver(evidence: &Evidence) -> Judgement {
         Signals::from_receiver(&arrivals),
         TransferTime::from_receiver(&arrivals),
     );
-    let found = receiving::find_limit(&arrivals, &signals);
+    let found = find_limit_of_receiver(&arrivals, &signals);
     let credit = ProgramCredit::from_receiver(&arrivals);
     let (rate, rtt) = (arrivals.rate, arrivals.rtt);
     let finding = application_window::above_tcp(evidence, rate, rtt, found, credit);
@@ -132,8 +132,8 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
     let time = TransferTime::from_sender(&SenderSampleFigures::from_part(evidence, None));
     let signals = Signals::from_sender(&figures);
     let found = match &evidence.capture {
-        Some(capture) => captured::find_limit(&figures, capture, &signals),
-        None => find_limit(&figures, &signals),
+        Some(capture) => find_limit_of_capture(&figures, capture, &signals),
+        None => find_limit_of_sender(&figures, &signals),
     };
     let found = receiver_application::behind_limit_of_path(&figures, &found).unwrap_or(found);
     let found = time.decide(found);

@@ -23,7 +23,7 @@ impl CaptureView<'_> {
     /// Finds a transfer of so few round trips that what is in flight still grew in most of them: a
     /// slow start that overflows the queue in the end is one. Where nothing was in flight for most
     /// of the time, its program waited.
-    pub(super) fn ramp_up(&self) -> Option<LimitFinding> {
+    pub(crate) fn ramp_up(&self) -> Option<LimitFinding> {
         let quiet = self.capture.quiet?;
         let found = quiet.growing.get() >= GROWING_SHARE && !self.program_waits();
         found.then(|| self.with_stall(quiet.growing))
@@ -31,7 +31,7 @@ impl CaptureView<'_> {
 
     /// Finds a transfer that ended before its congestion window had grown, and whose program did
     /// not wait.
-    pub(super) fn ended_early(&self) -> Option<LimitFinding> {
+    pub(crate) fn ended_early(&self) -> Option<LimitFinding> {
         let found =
             congestion_window::ended_early(self.figures).filter(|_| !self.program_waits())?;
         Some(self.with_stall(found.share))
@@ -51,7 +51,7 @@ impl CaptureView<'_> {
     /// Finds a device that discards what exceeds a rate, and a sender that has learnt it: much was
     /// lost in many round trips, more than a slow start that overshoots takes to repair, and
     /// nothing since.
-    pub(super) fn policed_at_first(&self) -> Option<LimitFinding> {
+    pub(crate) fn policed_at_first(&self) -> Option<LimitFinding> {
         let lost = self.figures.lost_segments()?.segment_share();
         let lossy = losses::lossy_round_trips(
             &self.figures.flows,
@@ -69,7 +69,7 @@ impl CaptureView<'_> {
     /// Finds a sender that has long had as much in flight as ever since, without a queue, and far
     /// less than before: its windows would let it have more, and its program keeps to a rate. What
     /// it had before met a queue, or nothing was lost; else a policer has taught it the rate.
-    pub(super) fn settled_below(&self) -> Option<LimitFinding> {
+    pub(crate) fn settled_below(&self) -> Option<LimitFinding> {
         let quiet = self.capture.quiet?;
         let found = quiet.share.get() >= LONG_SETTLED_SHARE
             && quiet.level.get() >= MIN_LEVEL_OF_SETTLED
@@ -93,7 +93,7 @@ impl CaptureView<'_> {
     /// drained and keeps about the rate that it had then: BBR paces itself so when it takes the
     /// link for a policer (`bbr_lt_bw_sampling`). A pace that was there from the begin would never
     /// have filled the queue. Others that use the link too leave a queue.
-    pub(super) fn full_at_first(&self) -> Option<LimitFinding> {
+    pub(crate) fn full_at_first(&self) -> Option<LimitFinding> {
         let queue = self.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
         let rates = self.figures.flows.iter().map(|flow| {
             let [first, last] = losses::time_of_queue(flow, |rtt| rtt >= queue)?;
@@ -124,7 +124,7 @@ impl CaptureView<'_> {
     /// Finds a receiver that answers late: with two captures, round trips take clearly longer for
     /// the sender than for the receiver, which has a queue of the path in its own, too; else, its
     /// window shows that data waits for it.
-    pub(super) fn late_receiver(&self) -> Option<LimitFinding> {
+    pub(crate) fn late_receiver(&self) -> Option<LimitFinding> {
         if !self.is_at_sender() || self.ever_lost_on_path() || !self.waits_on_path() {
             return None;
         }
@@ -148,7 +148,7 @@ impl CaptureView<'_> {
     }
 
     /// Finds the limit of the path, if it held data back for most of the time.
-    pub(super) fn find_path_limit(&self) -> Option<LimitFinding> {
+    pub(crate) fn find_path_limit(&self) -> Option<LimitFinding> {
         let held = share_of_votes(
             self.figures
                 .snapshots()
@@ -234,7 +234,7 @@ impl CaptureView<'_> {
 
     /// Returns `found` as one of several where the capture ends before anything was steady, and its
     /// connection goes on: the sender may repeat what no more comes here.
-    pub(super) fn with_open_end(&self, found: LimitFinding) -> LimitFinding {
+    pub(crate) fn with_open_end(&self, found: LimitFinding) -> LimitFinding {
         let is_open = self.figures.part.is_none() && !self.capture.closed && !self.is_at_sender();
         let is_of_sender = matches!(
             found.limit_kind(),
@@ -271,7 +271,7 @@ impl CaptureView<'_> {
     }
 
     /// Finds a congestion window that grows, or stays below what was in flight before a loss.
-    pub(super) fn find_window_growth(&self) -> Option<LimitFinding> {
+    pub(crate) fn find_window_growth(&self) -> Option<LimitFinding> {
         let grows =
             mean_trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
         let is_lowered = self.was_fuller() && self.ever_lost_on_path();

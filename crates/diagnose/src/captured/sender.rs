@@ -26,7 +26,7 @@ impl CaptureView<'_> {
     }
 
     /// Finds a sender that had nothing to send though nothing held it back.
-    pub(super) fn find_idle_sender(&self) -> Option<LimitFinding> {
+    pub(crate) fn find_idle_sender(&self) -> Option<LimitFinding> {
         self.idle_from(IDLE_CAPTURE_SHARE)
             .filter(|_| !self.is_buffer())
     }
@@ -51,7 +51,7 @@ impl CaptureView<'_> {
     }
 
     /// Finds one that sends faster than its rate at others.
-    pub(super) fn idle_at_times(&self) -> Option<LimitFinding> {
+    pub(crate) fn idle_at_times(&self) -> Option<LimitFinding> {
         self.leaves_path_idle()
             .filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
     }
@@ -83,7 +83,7 @@ impl CaptureView<'_> {
 
     /// Finds a sender that spaces its data by a rate: by its program, which then has no more than
     /// parts of segments, or below it.
-    pub(super) fn own_pace(&self) -> Option<LimitFinding> {
+    pub(crate) fn own_pace(&self) -> Option<LimitFinding> {
         let held = self
             .paced_share()
             .filter(|share| share.get() >= MIN_PACED_SHARE && !self.is_buffer())?;
@@ -116,7 +116,7 @@ impl CaptureView<'_> {
 
     /// Finds a sender whose data comes evenly at its rate and came clearly faster for a while: it
     /// caught up with its rate, and no link spaces the data that far apart.
-    pub(super) fn caught_up(&self) -> Option<LimitFinding> {
+    pub(crate) fn caught_up(&self) -> Option<LimitFinding> {
         let rate = self.figures.rate;
         let even = self.capture.departures.filter(|even| {
             even.share.get() >= MIN_LIMIT_SHARE && even.rate <= rate.scale_by(MAX_PACE_FACTOR)
@@ -218,7 +218,7 @@ impl CaptureView<'_> {
     }
 
     /// Finds the queue of the sending host, if it dropped what a capture behind it never saw.
-    pub(super) fn own_queue(&self) -> Option<LimitFinding> {
+    pub(crate) fn own_queue(&self) -> Option<LimitFinding> {
         let again = self.figures.sent_again_in_all()?;
         let found = self.is_at_sender()
             && self.capture.lost_before > 0
@@ -229,7 +229,7 @@ impl CaptureView<'_> {
     /// Finds a send buffer, whose data is always as much: losses and queues make it swing. Its own
     /// bursts may wait in a queue, and at first be lost to it, but the queue is empty before the
     /// next ones.
-    pub(super) fn buffer_of_sender(&self) -> Option<LimitFinding> {
+    pub(crate) fn buffer_of_sender(&self) -> Option<LimitFinding> {
         if self.was_fuller() {
             return None;
         }
@@ -246,7 +246,7 @@ impl CaptureView<'_> {
     /// Finds a sender that holds itself back though this does not show why: its program or its own
     /// queue, by which data goes out at their times, or its buffer, whose data goes out as the
     /// acknowledgements come.
-    pub(super) fn of_sender(&self) -> Option<LimitFinding> {
+    pub(crate) fn of_sender(&self) -> Option<LimitFinding> {
         if self.is_answered_in_each_round_trip() {
             return Some(
                 LimitFinding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE)

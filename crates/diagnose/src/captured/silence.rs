@@ -11,7 +11,7 @@ use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW};
 impl CaptureView<'_> {
     /// Finds a connection over which hardly any data comes: it is open, or its sender sent much
     /// more.
-    pub(super) fn hardly_anything(&self) -> Option<LimitFinding> {
+    pub(crate) fn hardly_anything(&self) -> Option<LimitFinding> {
         let few = self.has_few();
         if few == Some(true) && self.has_vanished(FEW_SEGMENTS) {
             return Some(LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE));
@@ -23,7 +23,7 @@ impl CaptureView<'_> {
     /// Finds a sender that sends no more than its first window, and that again and again when its
     /// timer expires: no answer comes, whether one would pass here or not. A transfer of which the
     /// answers pass elsewhere goes on.
-    pub(super) fn repeats_in_vain(&self) -> Option<LimitFinding> {
+    pub(crate) fn repeats_in_vain(&self) -> Option<LimitFinding> {
         let is_first_window =
             self.passed_bytes() <= MAX_FIRST_WINDOW && self.passed_bytes() > ByteCount::ZERO;
         let found = is_first_window && self.figures.flows.iter().all(mtu::repeats_without_more);
@@ -32,7 +32,7 @@ impl CaptureView<'_> {
 
     /// Finds an open connection over which its larger sender sent hardly anything: all of the other
     /// one's data may have vanished on its way here.
-    pub(super) fn little_and_no_answer(&self) -> Option<LimitFinding> {
+    pub(crate) fn little_and_no_answer(&self) -> Option<LimitFinding> {
         let found = self.has_few()? && self.is_open() && !self.figures.ever_lost();
         found.then(|| self.cause_of_silence())
     }

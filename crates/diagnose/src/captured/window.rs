@@ -19,7 +19,7 @@ impl CaptureView<'_> {
     /// Finds a sender to which the receiver's offer to scale windows did not come: each of its
     /// packets holds as much as the field of the window in the header, which both SYNs scale here.
     /// The first may hold less, as what a program writes before the rest.
-    pub(super) fn unscaled_at_sender(&self) -> Option<LimitFinding> {
+    pub(crate) fn unscaled_at_sender(&self) -> Option<LimitFinding> {
         let whole = &self.figures.flows.first()?.whole;
         let (first, tcp) = (&whole.first()?.tcp, &whole.last()?.tcp);
         let shift = tcp
@@ -43,14 +43,14 @@ impl CaptureView<'_> {
     }
 
     /// Finds a program that leaves the receiver's window full, which holds data back from the begin.
-    pub(super) fn slow_reader(&self) -> Option<LimitFinding> {
+    pub(crate) fn slow_reader(&self) -> Option<LimitFinding> {
         self.find_receive_window()
             .filter(|found| found.limit_kind() == Limit::ReceiverApplication)
     }
 
     /// Finds the receiver's window or program; or the full pipe, where the window holds more than
     /// fits it.
-    pub(super) fn find_receive_window(&self) -> Option<LimitFinding> {
+    pub(crate) fn find_receive_window(&self) -> Option<LimitFinding> {
         let found = receive_window::find_receive_window(self.figures)?;
         if found.limit_kind() != Limit::ReceiveWindow {
             return Some(found.as_verdict(found.verdict));
@@ -91,7 +91,7 @@ impl CaptureView<'_> {
 
     /// Finds a window that is full, and falls and opens again and again: its program reads what fills
     /// it in portions. A link that is full never fills a window, and one of a fixed size stays open.
-    pub(super) fn swinging_window(&self) -> Option<LimitFinding> {
+    pub(crate) fn swinging_window(&self) -> Option<LimitFinding> {
         let low = self.low_window_share()?;
         Some(LimitFinding::new(
             ReceiverApplicationVerdict::SlowReader,
@@ -101,7 +101,7 @@ impl CaptureView<'_> {
 
     /// Finds a window that has become small and is full at times: its program takes the data in its
     /// own time.
-    pub(super) fn fallen_window(&self) -> Option<LimitFinding> {
+    pub(crate) fn fallen_window(&self) -> Option<LimitFinding> {
         let flow = self.figures.flows.first()?;
         let windows = flow.snapshots.iter().filter_map(|one| one.window);
         let usual = median(windows.collect())?;
@@ -116,7 +116,7 @@ impl CaptureView<'_> {
 
     /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires
     /// (RFC 9293, 3.8.6.2.1), and has nothing in flight meanwhile.
-    pub(super) fn below_a_segment(&self) -> Option<LimitFinding> {
+    pub(crate) fn below_a_segment(&self) -> Option<LimitFinding> {
         let mss = self.figures.mss?;
         let windows = self.figures.snapshots().map(|snapshot| snapshot.window);
         let held =
@@ -182,7 +182,7 @@ impl CaptureView<'_> {
     /// Finds a sender that asks for the window again and again, and sends nothing, though the
     /// receiver allows several segments: it takes the window for less than one, by another scale. A
     /// program that pauses asks as well, whether the other end is there.
-    pub(super) fn closed_on_the_way(&self) -> Option<LimitFinding> {
+    pub(crate) fn closed_on_the_way(&self) -> Option<LimitFinding> {
         let flow = self.figures.flows.first()?;
         let (first, last) = (flow.whole.first()?, flow.whole.last()?);
         let is_silent =
@@ -221,7 +221,7 @@ impl CaptureView<'_> {
     /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in
     /// each round trip a packet is cut short where the window ends (`tcp_mss_split_point`). A
     /// buffer holds whole segments; a program that waits after each write looks alike.
-    pub(super) fn lowered_window(&self) -> Option<LimitFinding> {
+    pub(crate) fn lowered_window(&self) -> Option<LimitFinding> {
         let may_be = !self.is_at_sender()
             && !self.trains_are_of_a_pace()
             && self

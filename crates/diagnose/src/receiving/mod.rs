@@ -2,9 +2,9 @@
 //! of the arrivals.
 
 mod loss_figures;
-mod on_path;
-mod own_end;
-mod sender;
+pub(crate) mod on_path;
+pub(crate) mod own_end;
+pub(crate) mod sender;
 mod sentence;
 
 use fullpipe_record::{
@@ -14,45 +14,12 @@ use fullpipe_units::{BitRate, Ratio, SegCount};
 
 use crate::arrivals::ReceiverSampleFigures;
 use crate::finding::LimitFinding;
-use crate::limits::{half_duplex, mtu, receiver_host};
 use crate::ramp::is_slow_start;
-use crate::signals::Signals;
 use crate::thresholds::{MIN_TIME_WITHOUT_PROGRESS, REACHED_RATE_SHARE, WHOLE_RATE_SHARE};
-
-/// Returns the limit of a transfer of which the receiving end alone was seen.
-pub(crate) fn find_limit(arrivals: &ReceiverSampleFigures, signals: &Signals) -> LimitFinding {
-    let sought = [
-        nothing_arrives,
-        on_path::full_as_stated,
-        ended_early,
-        as_asked,
-        own_end::too_small_a_window_for_the_sender,
-        own_end::slow_reader,
-        own_end::own_window_in_use,
-        own_end::own_processor,
-        on_path::waits_for_timeouts,
-        sender::silent_beyond_windows,
-        on_path::lengthened_path,
-        on_path::queue_on_the_path,
-        on_path::out_of_order,
-        nearly_as_asked,
-        on_path::growing_window,
-        sender::silent_sender,
-        sender::sender_itself,
-    ];
-    let found = sought.into_iter().filter_map(|rule| rule(arrivals));
-    let found = signals.first_possible(found, |_| arrivals.find_ceilings());
-    let found = found
-        .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(OTHER_END)]));
-    half_duplex::behind_arrivals(arrivals.evidence, &found)
-        .or_else(|| receiver_host::behind_arrivals(arrivals, &found))
-        .or_else(|| mtu::behind_arrivals(arrivals, &found))
-        .unwrap_or(found)
-}
 
 /// Finds full segments that vanish: the connection is open and the far end always has data, but no
 /// segment of it ever arrives.
-fn nothing_arrives(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn nothing_arrives(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let never = arrivals.whole.iter().all(|flow| {
         flow.last().is_some_and(|last| {
             last.at >= MIN_TIME_WITHOUT_PROGRESS && last.tcp.data_segs_in == Some(SegCount::ZERO)
@@ -63,7 +30,7 @@ fn nothing_arrives(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
 }
 
 /// Finds a transfer that ended before the sender's congestion window had grown.
-fn ended_early(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn ended_early(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let (rtt, mss) = (arrivals.rtt?, arrivals.mss()?);
     let found = arrivals.evidence.steady.is_none()
         && arrivals.loss_rounds() == 0
@@ -77,7 +44,7 @@ fn ended_early(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
 /// Finds a sender that was asked for a rate, or for a maximum pace, and keeps to it. Of a pace
 /// headers and waiting may take a part, and so may a full link that carries no more: a queue shows
 /// it.
-fn as_asked(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn as_asked(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     if reaches_rate(arrivals, arrivals.evidence.request.rate, WHOLE_RATE_SHARE) {
         return Some(LimitFinding::new(
             SenderApplicationVerdict::RateLimited,
@@ -92,7 +59,7 @@ fn as_asked(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
 
 /// Finds a sender that was asked for a rate and comes near to it, where nothing else shows that
 /// would hold it back.
-fn nearly_as_asked(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn nearly_as_asked(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     reaches_rate(arrivals, arrivals.evidence.request.rate, REACHED_RATE_SHARE)
         .then(|| LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
 }

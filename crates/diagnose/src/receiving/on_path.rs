@@ -18,14 +18,14 @@ use crate::thresholds::{
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
-pub(super) fn full_as_stated(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn full_as_stated(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     (arrivals.rate >= arrivals.stated_capacity()?.scale_by(FULL_PIPE_SHARE))
         .then(|| LimitFinding::new(CapacityVerdict::Link, Ratio::ONE))
 }
 
 /// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load;
 /// or a little longer, and the data arrives at one rate throughout.
-pub(super) fn queue_on_the_path(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn queue_on_the_path(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     // A full link passes nothing so much faster, and others who take their part of it make it lose.
     let caught_up = arrivals.was_faster(FASTER_THAN_A_BUFFER) && arrivals.loss_rounds() == 0;
     let is_full = arrivals.is_inflated()
@@ -52,7 +52,7 @@ pub(super) fn queue_on_the_path(arrivals: &ReceiverSampleFigures) -> Option<Limi
 
 /// Finds a path that others fill: the round trip of a load that always has data is clearly longer
 /// than that of the idle path, and its congestion window grows or has lost packets.
-pub(super) fn lengthened_path(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn lengthened_path(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let is_longer = arrivals.is_own_load() && arrivals.pauses.is_some();
     let is_of_window =
         is_longer && (arrivals.loss_rounds() > 0 || arrivals.grows_by(REGROWN_WINDOW_FACTOR));
@@ -74,7 +74,7 @@ pub(super) fn lengthened_path(arrivals: &ReceiverSampleFigures) -> Option<LimitF
 /// Finds a congestion window that grows, or that losses have made smaller than it was, of a sender
 /// that always has data: what comes in a round trip becomes more, or was more before them. Buffers
 /// and windows stand still.
-pub(super) fn growing_window(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn growing_window(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let has_lost = arrivals.loss_rounds() > 0;
     let is_lower = has_lost
         && !arrivals.is_bbr()
@@ -97,7 +97,7 @@ pub(super) fn growing_window(arrivals: &ReceiverSampleFigures) -> Option<LimitFi
 
 /// Finds a sender that waits for its retransmission timer most of the time: a load that always has
 /// data is silent for longer than such a timer takes.
-pub(super) fn waits_for_timeouts(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn waits_for_timeouts(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let longest = MIN_RETRANSMISSION_TIMEOUT + arrivals.known_rtt().or(arrivals.rtt)? * 2;
     let samples = arrivals.whole.iter().flatten();
     let silences = samples.map(|sample| sample.tcp.since_data_received);
@@ -110,7 +110,7 @@ pub(super) fn waits_for_timeouts(arrivals: &ReceiverSampleFigures) -> Option<Lim
 ///
 /// BBR does not slow down for losses of a few percent: behind it only a policer keeps the rate
 /// down. Where a queue was there before the transfer, others fill it and it overflows.
-pub(super) fn out_of_order(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn out_of_order(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     if arrivals.loss_rounds() < MIN_RECOVERIES {
         return None;
     }

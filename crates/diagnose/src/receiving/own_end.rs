@@ -18,7 +18,7 @@ use crate::thresholds::{
 };
 
 /// Finds a receive buffer that stays full of data in order: the program does not read it.
-pub(super) fn slow_reader(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn slow_reader(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let pairs = arrivals.snapshot_pairs();
     let held = receiver_application::unread_share(pairs.map(|(before, now)| [before, now]))?;
     if held.get() < MIN_LIMIT_SHARE {
@@ -34,7 +34,7 @@ pub(super) fn slow_reader(arrivals: &ReceiverSampleFigures) -> Option<LimitFindi
 }
 
 /// Finds the processors of this end, if they had no more time to give for most of the judged part.
-pub(super) fn own_processor(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn own_processor(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let (first, last) = arrivals.judged_period()?;
     let streams = u16::try_from(arrivals.flows.len()).unwrap_or(u16::MAX);
     cpu::of_this_receiver(&arrivals.evidence.receiver_machine, streams, first, last)
@@ -43,7 +43,7 @@ pub(super) fn own_processor(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
 /// Finds this end's window as the limit, where each round trip brings as much as it allows. A
 /// window that is larger than the pipe fills a queue with the rest. Senders do not fill windows
 /// below one MSS (silly-window avoidance).
-pub(super) fn own_window_in_use(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn own_window_in_use(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let (window, rtt) = (arrivals.usual_window()?, arrivals.rtt?);
     if !arrivals.fills_window(window, rtt) {
         return None;
@@ -85,7 +85,7 @@ pub(super) fn own_window_in_use(arrivals: &ReceiverSampleFigures) -> Option<Limi
 /// Finds a sender that takes this end's window for less than a segment, as where a device removes
 /// or changes its scale: it sends what the handshake allows, whose window has none, and then next
 /// to nothing, though it always has data.
-pub(super) fn too_small_a_window_for_the_sender(
+pub(crate) fn too_small_a_window_for_the_sender(
     arrivals: &ReceiverSampleFigures,
 ) -> Option<LimitFinding> {
     let is_open = arrivals.usual_window()? >= arrivals.mss()? * FEW_SEGMENTS;

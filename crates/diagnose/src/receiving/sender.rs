@@ -21,7 +21,7 @@ use crate::thresholds::{
 
 /// Finds a sender that is often silent for longer than a round trip, though not for as long as a
 /// retransmission timer takes: no window makes it so.
-pub(super) fn silent_beyond_windows(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn silent_beyond_windows(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let rtt = arrivals.estimate?;
     let away = arrivals.share_of_silences(rtt, &arrivals.busiest_course()?)?;
     (away.get() >= MIN_LONG_SILENCES)
@@ -31,7 +31,7 @@ pub(super) fn silent_beyond_windows(arrivals: &ReceiverSampleFigures) -> Option<
 /// Finds a sender that is silent for longer than any window would explain. Where only a round trip
 /// that is longer than that of the idle path would explain it, a path that others fill, or this
 /// end's window over it, may be the reason.
-pub(super) fn silent_sender(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn silent_sender(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     let longest = arrivals
         .evidence
         .loaded_rtt
@@ -63,7 +63,7 @@ pub(super) fn silent_sender(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
 /// Data that comes evenly has a rate of its own. What a full buffer lets through follows the
 /// acknowledgements, so that each round trip brings the same at the same phase; a program writes at
 /// times that have nothing to do with round trips.
-pub(super) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     if arrivals.rate == BitRate::ZERO {
         return None;
     }
