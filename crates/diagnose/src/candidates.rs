@@ -107,7 +107,7 @@ const OF_SENDING_END: [CandidateSet; 9] = [
     ),
 ];
 
-const OF_RECEIVER: [CandidateSet; 15] = [
+const OF_RECEIVER: [CandidateSet; 16] = [
     set(
         &[CongestionWindow(EarlyExit), SendBuffer(TcpWmemMax)],
         "the sender's congestion window, and what waits in its buffer (ss -tnmi)",
@@ -202,6 +202,10 @@ const OF_RECEIVER: [CandidateSet; 15] = [
             SenderApplication(Idle),
         ],
         "the SYN as it left one end and reached the other: a capture of the other end",
+    ),
+    set(
+        &[Capacity(Allowance), Loss(Policer)],
+        "a second transfer after a rest, which has the higher rate again for as many bytes",
     ),
 ];
 

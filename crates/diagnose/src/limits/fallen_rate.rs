@@ -3,6 +3,7 @@
 use fullpipe_record::{At, Scope, TransferProgress};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
+use crate::arrivals::ReceiverSampleFigures;
 use crate::figures::SenderSampleFigures;
 use crate::limits::capacity::rtt_is_inflated_over;
 use crate::losses;
@@ -38,25 +39,39 @@ impl FallenRate {
     /// that a device makes those losses.
     pub(crate) fn from_figures(figures: &SenderSampleFigures, by_device: bool) -> Option<Self> {
         let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
-        let steps = RateSteps::from_progress(&progress, figures.rtt?)?;
-        let [begin, fall] = steps.find_fall()?;
-        let (before, after) = (
-            median_rate(&steps.rates[begin..fall]),
-            median_rate(&steps.rates[fall..]),
-        );
-        let at = steps.step * fall as u64;
+        let (fallen, grows) = Self::from_progress(&progress, figures.rtt?)?;
         // After the burst a sender's window grows back to what a device lets pass, and is cut there.
-        if grows(&steps.rates[fall..]) && !(by_device && is_cut_again(figures, at)) {
+        if grows && !(by_device && is_cut_again(figures, fallen.at)) {
             return None;
         }
-        let end = *progress.snapshot_times().last()?;
-        is_held_low(figures, at, by_device).then(|| Self {
+        is_held_low(figures, fallen.at, by_device).then_some(fallen)
+    }
+
+    /// Returns the fall of the rate at which data arrives; `None` where there was none, or nothing
+    /// shows that a device takes packets after it.
+    pub(crate) fn from_arrivals(arrivals: &ReceiverSampleFigures) -> Option<Self> {
+        let progress =
+            TransferProgress::of_receiver(&arrivals.evidence.receiver_samples, Span::MAX);
+        let (fallen, _) = Self::from_progress(&progress, arrivals.rtt?)?;
+        let losses = arrivals
+            .most_lost()?
+            .count_after(fallen.at + SOON_AFTER_FIRST_LOSS);
+        (losses as u64 >= MIN_RECOVERIES).then_some(fallen)
+    }
+
+    /// Returns the fall of the rate of a transfer, and whether the rate grew again after it.
+    fn from_progress(progress: &TransferProgress, rtt: Span) -> Option<(Self, bool)> {
+        let steps = RateSteps::from_progress(progress, rtt)?;
+        let [begin, fall] = steps.find_fall()?;
+        let (at, end) = (steps.step * fall as u64, *progress.snapshot_times().last()?);
+        let fallen = Self {
             at,
             passed: progress.mean_rate(Span::ZERO, at).bytes_in(at),
-            before,
-            after,
+            before: median_rate(&steps.rates[begin..fall]),
+            after: median_rate(&steps.rates[fall..]),
             share: Ratio::from_quotient(end.saturating_sub(at).as_secs_f64(), end.as_secs_f64()),
-        })
+        };
+        Some((fallen, grows(&steps.rates[fall..])))
     }
 
     pub(crate) fn sentence(&self) -> String {

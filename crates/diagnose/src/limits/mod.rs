@@ -4,7 +4,7 @@ pub(crate) mod application_window;
 pub(crate) mod capacity;
 pub(crate) mod congestion_window;
 pub(crate) mod cpu;
-mod fallen_rate;
+pub(crate) mod fallen_rate;
 pub(crate) mod flow_limit;
 pub(crate) mod half_duplex;
 pub(crate) mod loss;

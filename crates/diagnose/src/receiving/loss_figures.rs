@@ -42,7 +42,7 @@ impl<'a> ReceiverSampleFigures<'a> {
         LossEpisodes::from_samples(flow, self.rtt.unwrap_or_default())
     }
 
-    pub(super) fn most_lost(&self) -> Option<LossEpisodes> {
+    pub(crate) fn most_lost(&self) -> Option<LossEpisodes> {
         self.whole
             .iter()
             .map(|flow| self.loss_episodes(flow))

@@ -9,6 +9,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 use crate::arrivals::ReceiverSampleFigures;
 use crate::figures::share_of_votes;
 use crate::finding::LimitFinding;
+use crate::limits::fallen_rate::FallenRate;
 use crate::path::queue_before_the_load;
 use crate::thresholds::{
     CLOCK_TICK, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FULL_PIPE_SHARE, LOWERED_BY_LOSS_FACTOR,
@@ -113,6 +114,11 @@ pub(crate) fn waits_for_timeouts(arrivals: &ReceiverSampleFigures) -> Option<Lim
 pub(crate) fn out_of_order(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
     if arrivals.loss_rounds() < MIN_RECOVERIES {
         return None;
+    }
+    let is_by_chance = arrivals.cause_of_losses() == Some(LossVerdict::Random);
+    if let Some(fallen) = FallenRate::from_arrivals(arrivals).filter(|_| !is_by_chance) {
+        let found = LimitFinding::new(CapacityVerdict::Allowance, fallen.share);
+        return Some(found.add_alternative(LossVerdict::Policer));
     }
     if arrivals.is_bbr() {
         let discarded =

@@ -1,7 +1,8 @@
 //! Limits of the sending host, by when its data comes.
 
 use fullpipe_record::{
-    Buffer, CapacityVerdict, CpuVerdict, PacingVerdict, SendBufferVerdict, SenderApplicationVerdict,
+    Buffer, CapacityVerdict, CpuVerdict, PacingVerdict, ReceiveWindowVerdict, SendBufferVerdict,
+    SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
@@ -12,8 +13,8 @@ use crate::finding::LimitFinding;
 use crate::thresholds::{
     ABOVE_ROUND_TRIP, ACKNOWLEDGED_PAIRS, BELOW_ROUND_TRIP, BELOW_TWO_ROUND_TRIPS,
     CLEARLY_REPEATED_COURSE, CLOCK_TICK, EVEN_SHARE, EVEN_TIME, FASTER_BY_CHANCE,
-    FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, INITIAL_WINDOW, LONG_SILENCE, LONGER_ROUND_TRIP,
-    LONGEST_PERIOD, MAX_TRAIN_SEGMENTS, MIN_IDLE_SHARE, MIN_LONG_SILENCES,
+    FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS, INITIAL_WINDOW, LONG_SILENCE,
+    LONGER_ROUND_TRIP, LONGEST_PERIOD, MAX_TRAIN_SEGMENTS, MIN_IDLE_SHARE, MIN_LONG_SILENCES,
     MIN_RETRANSMISSION_TIMEOUT, NEARLY_SAME_TRAINS, NO_ROUND_TRIPS, OWN_COURSE, REPEATED_COURSE,
     REPEATED_TIMES, SAME_TRAINS, SHORTEST_PERIOD, SHORTEST_TO_CATCH_UP, SILENCE_ROUND_TRIPS,
     SILENT_ROUND_TRIP, TICK_TOLERANCE,
@@ -88,6 +89,10 @@ pub(crate) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
         () if is_own && arrivals.flows.len() > 1 => {
             full_buffer(arrivals).add_alternative(PacingVerdict::Qdisc)
         }
+        () if !is_even && is_own && trickles_after_first_window(arrivals, &course) => {
+            LimitFinding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE)
+                .one_of_several()
+        }
         () if !is_even && arrivals.is_away_beyond_windows(&course) => idle,
         () if is_own && arrivals.was_faster(FASTER_THAN_A_BUFFER) => idle,
         () if !is_even && is_silent_for_round_trips(arrivals, &course) => {
@@ -110,6 +115,20 @@ fn is_silent_for_round_trips(arrivals: &ReceiverSampleFigures, course: &ArrivalC
     arrivals
         .round_trip_of_the_path()
         .is_some_and(|rtt| course.usual_silence >= rtt.scale_by(SILENT_ROUND_TRIP))
+}
+
+/// Returns true if a round trip brings a few segments and then nothing, fewer than came at first,
+/// though none was lost: no congestion window and no buffer becomes so small, and the window of the
+/// handshake has no scale that a device could have changed.
+fn trickles_after_first_window(arrivals: &ReceiverSampleFigures, course: &ArrivalCourse) -> bool {
+    let few = arrivals.mss().unwrap_or_default() * FEW_SEGMENTS * arrivals.flows.len() as u64;
+    let comes_in_turn = arrivals
+        .round_trip_of_the_path()
+        .is_some_and(|rtt| arrivals.rate.bytes_in(rtt) < few && course.usual_silence * 2 >= rtt);
+    comes_in_turn
+        && arrivals.usual_window() >= Some(few * 2)
+        && arrivals.was_faster(FASTER_THAN_A_BUFFER)
+        && arrivals.loss_rounds() == 0
 }
 
 /// Returns the send buffer as the limit. The window of another program fills as a buffer does.

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use fullpipe_model::window;
 use fullpipe_record::{
     CapacityVerdict, CongestionWindowVerdict, CpuVerdict, LegalVerdict, Limit, LossVerdict,
-    MtuVerdict, PacingVerdict, SendBufferVerdict, SenderApplicationVerdict,
+    MtuVerdict, PacingVerdict, ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, median};
 
 use crate::arrivals::{ReceiverSampleFigures, counter_growth};
 use crate::credit::ProgramCredit;
 use crate::finding::LimitFinding;
+use crate::limits::fallen_rate::FallenRate;
 use crate::limits::{LimitFacts, application_window, half_duplex, receive_window, receiver_host};
 use crate::syn_quotes;
 use crate::text;
@@ -48,6 +49,12 @@ impl ReceiverSampleFigures<'_> {
             LegalVerdict::ReceiveWindow(_) if self.moves_nothing() => format!(
                 "Next to nothing arrives, though this end allows {window} and the sender has data: it takes the \
                  window for less than a segment, as where a device on the way removes or changes its scale."
+            ),
+            LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten) => format!(
+                "Each round trip of {rtt} brings {} and then nothing, though more came at first, nothing is lost and \
+                 this end allows {window}: the sender takes the window for less, as where a device on the way changes \
+                 its scale.",
+                rate.bytes_in(rtt)
             ),
             LegalVerdict::ReceiveWindow(verdict) => {
                 let reason = receive_window::window_reason(
@@ -125,6 +132,9 @@ impl ReceiverSampleFigures<'_> {
             }
             LegalVerdict::Capacity(verdict @ CapacityVerdict::HalfDuplexOfReceiver) => {
                 half_duplex::sentence(verdict, self.evidence, rate)
+            }
+            LegalVerdict::Capacity(CapacityVerdict::Allowance) => {
+                FallenRate::from_arrivals(self).map_or_else(String::new, |fallen| fallen.sentence())
             }
             LegalVerdict::Capacity(_) if finding.other == Some(PacingVerdict::Qdisc.into()) => {
                 format!(

@@ -1,11 +1,12 @@
 //! What was over before the judged part, and times in which BBR looks at the idle path, as the
 //! receiving end alone sees them.
 
+use fullpipe_diagnose::diagnose;
 use fullpipe_record::{Cause, Evidence, Limit, Request};
-use fullpipe_units::Span;
+use fullpipe_units::{ByteCount, SegCount, Span};
 
-use crate::builder::stated;
-use crate::receiving::{changing, named};
+use crate::builder::{MSS, stated};
+use crate::receiving::{changing, in_bursts_each, named};
 
 fn asked_for(congestion: &str, evidence: Evidence) -> Evidence {
     Evidence {
@@ -77,4 +78,44 @@ fn a_pace_under_bbr_is_even_though_it_looks_at_the_idle_path_once() {
     };
     assert_eq!(stops_once("bbr"), (Limit::Pacing, Cause::Qdisc));
     assert_ne!(stops_once("cubic").0, Limit::Pacing);
+}
+
+#[test]
+fn a_rate_that_falls_for_good_and_is_cut_there_is_an_allowance_or_a_policer() {
+    let falls = changing(|at| {
+        let since_loss = at % 1.0;
+        if at < 4.0 {
+            (100.0, 0)
+        } else {
+            (40.0 + 8.0 * since_loss, 200 * u64::from(since_loss > 0.92))
+        }
+    });
+    let verdict = diagnose(&asked_for("reno", falls));
+    let all: Vec<&str> = verdict.candidates.iter().map(|one| one.name()).collect();
+    assert_eq!(all, ["capacity/allowance", "loss/policer"], "{verdict:#?}");
+    assert!(
+        verdict.sentence.contains("An allowance was used up"),
+        "{}",
+        verdict.sentence
+    );
+}
+
+#[test]
+fn a_few_segments_each_round_trip_after_a_larger_first_window_are_of_another_scale() {
+    let two_a_round_trip = |first: u64| {
+        let mut trickle = in_bursts_each(Span::from_millis(71), 2 * MSS);
+        for sample in trickle.receiver_samples.iter_mut().skip(2) {
+            let tcp = &mut sample.tcp;
+            tcp.bytes_received = tcp
+                .bytes_received
+                .map(|all| all + ByteCount::new(first * MSS));
+            tcp.data_segs_in = tcp.data_segs_in.map(|all| SegCount::new(all.get() + first));
+        }
+        named(&trickle)
+    };
+    assert_eq!(
+        two_a_round_trip(10),
+        (Limit::ReceiveWindow, Cause::WindowScaleRewritten)
+    );
+    assert_eq!(two_a_round_trip(0).0, Limit::SendBuffer);
 }

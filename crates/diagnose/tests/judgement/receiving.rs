@@ -891,10 +891,10 @@ fn even_data_has_a_pace_or_a_program_of_a_rate_behind_it_as_its_acknowledgements
     assert_eq!(sure(90.0), (program.to_owned(), 0), "it caught up");
 }
 
-/// Data of 400 kB that comes in a burst at the begin of each `period`, seen 20 times a second.
-fn in_bursts_each(period: Span) -> Evidence {
+/// Data of `chunk` bytes that comes in a burst at the begin of each `period`, seen 20 times a second.
+pub(crate) fn in_bursts_each(period: Span, chunk: u64) -> Evidence {
     let mut bursts = pausing(&Pausing {
-        chunk: 400_000,
+        chunk,
         pause: period,
         idle: Span::from_millis(70),
         mss: builder::MSS,
@@ -911,7 +911,7 @@ fn in_bursts_each(period: Span) -> Evidence {
 
 #[test]
 fn bursts_of_a_buffer_come_with_round_trips_and_those_of_a_program_at_other_times() {
-    let named = |period| named(&in_bursts_each(Span::from_millis(period)));
+    let named = |period| named(&in_bursts_each(Span::from_millis(period), 400_000));
     assert_eq!(named(71), (Limit::SendBuffer, Cause::TcpWmemMax));
     assert_eq!(named(57), (Limit::SenderApplication, Cause::Idle));
 }
