@@ -42,6 +42,7 @@ pub use far_end::{FarEnd, FarEndFailure, serve_far_end};
 pub use grid::{GridPlace, grid_duration, run_grid};
 pub use in_lab::LabTarget;
 pub use loaded::EmulatedTarget;
+pub use pending_changes::WatchedJournal;
 pub use ramp::{LoadRamp, RAMP_STEP, RampLoads, run_ramp};
 pub use real::OwnPart;
 pub use run::run;

@@ -1,12 +1,10 @@
 //! A remedy carried out on this host, which is a real one, and at a far end that this one started.
 
-use std::path::Path;
-
 use fullpipe_record::{At, Change, HostSettings, Measurement, Remedy, Request};
 
 use crate::error::ExperimentError;
 use crate::far_end::FarEnd;
-use crate::pending_changes::{apply_pending, settle_changes};
+use crate::pending_changes::WatchedJournal;
 
 /// The part of a remedy that can be carried out here, and what is left for the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,8 +69,8 @@ impl OwnPart {
     /// by `measure`, and unless `keep` is set puts back what was there, whatever came of the
     /// measurement. Also returns why something could not be put back.
     ///
-    /// The changes stand in the journal of folder `journal`, and in that of the far end, before they
-    /// are made, as ones that wait to be confirmed: whoever dies in between leaves a way back.
+    /// The changes stand in `journal`, and in that of the far end, before they are made, as ones that
+    /// wait to be confirmed: if either end is killed in between, its watchdog takes them back.
     ///
     /// # Errors
     /// Fails if a change is refused; then none is made. Fails if the measurement does; then none is
@@ -80,14 +78,14 @@ impl OwnPart {
     pub fn try_out<E: From<ExperimentError>>(
         &self,
         keep: bool,
-        journal: &Path,
+        journal: &WatchedJournal,
         far: Option<&FarEnd>,
         measure: impl FnOnce(&Request) -> Result<Measurement, E>,
     ) -> Result<(Measurement, Option<String>), E> {
         let applied = self.apply_changes(journal, far)?;
         let measured = measure(&self.request);
         let stays = keep && measured.is_ok();
-        let here = applied.and_then(|id| settle_changes(journal, &id, stays));
+        let here = applied.and_then(|id| journal.settle_changes(&id, stays));
         let there = far.and_then(|far| far.settle_changes(stays).err());
         let not_undone = [here, there.map(|failure| failure.to_string())];
         let not_undone: Vec<String> = not_undone.into_iter().flatten().collect();
@@ -100,14 +98,14 @@ impl OwnPart {
     /// Makes the changes here and at the far end. Returns the name under which those of here wait.
     fn apply_changes(
         &self,
-        journal: &Path,
+        journal: &WatchedJournal,
         far: Option<&FarEnd>,
     ) -> Result<Option<String>, ExperimentError> {
-        let applied = apply_pending(journal, &self.changes, &|_| Ok(()))?;
+        let applied = journal.apply_pending(&self.changes)?;
         if let Some(far) = far.filter(|_| !self.far_changes.is_empty())
             && let Err(failure) = far.apply_changes(&self.far_changes)
         {
-            let left = applied.and_then(|name| settle_changes(journal, &name, false));
+            let left = applied.and_then(|name| journal.settle_changes(&name, false));
             let left = left.map_or_else(String::new, |left| format!("; not undone here: {left}"));
             return Err(ExperimentError::FarChange(format!("{failure}{left}")));
         }

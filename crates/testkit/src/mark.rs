@@ -99,7 +99,8 @@ fn network_namespaces() -> BTreeSet<PathBuf> {
         .collect()
 }
 
-fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
+/// Processes of this machine, by number and folder.
+pub(crate) fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
     let entries = fs::read_dir("/proc")
         .into_iter()
         .flatten()

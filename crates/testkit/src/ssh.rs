@@ -2,8 +2,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use rustix::process::Pid;
 use tempfile::TempDir;
 
+use crate::mark::processes;
 use crate::{Running, wait_for_listener};
 
 /// Folder in which the server of OpenSSH separates its privileges; distributions make it when they
@@ -57,6 +59,20 @@ impl SshServer {
     /// The folder for caches of those who log in.
     pub fn cache(&self) -> PathBuf {
         self.folder.path().join("cache")
+    }
+
+    /// The programs that sessions of this server have started as far ends and that still run.
+    pub fn far_ends(&self) -> Vec<Pid> {
+        let cache = format!("XDG_CACHE_HOME={}\0", self.cache().display());
+        let far_ends = processes().filter_map(|(pid, folder)| {
+            let has = |file: &str, text: &str| {
+                let content = fs::read(folder.join(file)).unwrap_or_default();
+                String::from_utf8_lossy(&content).contains(text)
+            };
+            let is_ours = has("environ", &cache) && has("cmdline", "\0serve\0--far-end\0");
+            Pid::from_raw(pid.cast_signed()).filter(|_| is_ours)
+        });
+        far_ends.collect()
     }
 
     /// The command line of the server, which stays in the foreground.

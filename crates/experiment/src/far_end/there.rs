@@ -2,7 +2,6 @@
 
 use std::io::{self, BufRead, Write};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -10,27 +9,24 @@ use std::thread;
 use fullpipe_iperf::SharedKey;
 use fullpipe_probe::{Printer, ServeError, ServeOptions, ServerEvent, serve_clients};
 use fullpipe_record::Change;
-use fullpipe_units::Span;
 
-use crate::pending_changes::{WAITS, apply_pending, settle_changes};
+use crate::pending_changes::WatchedJournal;
 
 use super::{FarAnswer, FarRequest, SILENCE};
 
 /// Longest request: the changes of a remedy are far shorter.
 const MAX_REQUEST: u64 = 1 << 20;
 
-/// Serves tests, as the near end asks for over standard input, and changes this host by the journal
-/// in folder `journal`. Returns when the near end closes its side, or is silent for a minute; then
-/// changes that were not to stay have been taken back. `guard` gets the name and the most time of
-/// each change before it is made, and starts what takes it back if this program is killed.
+/// Serves tests, as the near end asks for over standard input, and changes this host by `journal`.
+/// Returns when the near end closes its side, or is silent for a minute; then changes that were not
+/// to stay have been taken back.
 ///
 /// # Errors
 /// Fails if no test can be served. The near end has been told.
 pub fn serve_far_end(
-    journal: PathBuf,
+    journal: WatchedJournal,
     printer: Printer,
     interrupt: &AtomicBool,
-    guard: &(dyn Fn(&str, Span) -> io::Result<()> + Sync),
 ) -> Result<(), ServeError> {
     let requests = read_requests();
     let Some((key, port)) = first_request(&requests) else {
@@ -48,7 +44,7 @@ pub fn serve_far_end(
     };
     thread::scope(|threads| {
         threads.spawn(move || {
-            FarHost::new(journal, guard).obey(&requests);
+            FarHost::new(journal).obey(&requests);
             interrupt.store(true, Ordering::Relaxed);
         });
         let served = serve_clients(&options, printer, interrupt, &mut |event| {
@@ -111,18 +107,16 @@ fn answer(answer: &FarAnswer) {
 }
 
 /// The host of the far end, and what of it waits to be taken back.
-struct FarHost<'g> {
-    journal: PathBuf,
-    guard: &'g dyn Fn(&str, Span) -> io::Result<()>,
+struct FarHost {
+    journal: WatchedJournal,
     /// Names of the changes in the journal, in order.
     pending: Vec<String>,
 }
 
-impl<'g> FarHost<'g> {
-    const fn new(journal: PathBuf, guard: &'g dyn Fn(&str, Span) -> io::Result<()>) -> Self {
+impl FarHost {
+    const fn new(journal: WatchedJournal) -> Self {
         Self {
             journal,
-            guard,
             pending: Vec::new(),
         }
     }
@@ -142,7 +136,7 @@ impl<'g> FarHost<'g> {
     }
 
     fn apply(&mut self, changes: &[Change]) -> FarAnswer {
-        match apply_pending(&self.journal, changes, &|id| (self.guard)(id, WAITS)) {
+        match self.journal.apply_pending(changes) {
             Ok(name) => {
                 self.pending.extend(name);
                 FarAnswer::Done
@@ -152,10 +146,9 @@ impl<'g> FarHost<'g> {
     }
 
     fn settle(&mut self, stay: bool) -> FarAnswer {
-        let journal: &Path = &self.journal;
         let names = self.pending.drain(..).rev();
         let left: Vec<String> = names
-            .filter_map(|name| settle_changes(journal, &name, stay))
+            .filter_map(|name| self.journal.settle_changes(&name, stay))
             .collect();
         if left.is_empty() {
             FarAnswer::Done

@@ -5,10 +5,10 @@ mod settings;
 mod watchdog;
 
 use self::settings::{parse_rtt, parse_setting, parse_temporary_time};
-pub(crate) use self::watchdog::start_tied_watchdog;
-use self::watchdog::{run_watchdog, start_watchdog};
+use self::watchdog::{run_watchdog, start_tied_watchdog, start_watchdog};
 
 use fullpipe_calc::{HostPair, calculate};
+use fullpipe_experiment::WatchedJournal;
 use fullpipe_host::{
     ApplyOptions, HostSystem, JournalDir, SysctlTree, advise_changes, buffer_allowances,
     check_changes, host_report, inspect_host, preview_changes, setting_managers, usual_path,
@@ -239,6 +239,14 @@ impl JournalFolder {
         }
         state_folder().ok_or_else(|| {
             usage_failure("this user has no home for a journal; --journal names a folder")
+        })
+    }
+
+    /// Returns the journal of a command that takes its own changes back, also if it is killed.
+    pub(crate) fn watched(&self) -> Result<WatchedJournal> {
+        Ok(WatchedJournal {
+            folder: self.folder_path()?,
+            start_watchdog: start_tied_watchdog,
         })
     }
 

@@ -14,7 +14,7 @@ use fullpipe_probe::{
     AdmissionQuota, ServeError, ServeOptions, ServerLimits, StorageConfig, serve_clients,
 };
 
-use super::host::{JournalFolder, start_tied_watchdog};
+use super::host::JournalFolder;
 use super::load::rsa_padding;
 use super::log_thread::LogThread;
 use super::prelude::*;
@@ -412,16 +412,10 @@ impl RunCommand for ServeArguments {
 
 fn run(arguments: &ServeArguments) -> Result {
     if arguments.far_end {
-        let journal = JournalFolder::default().folder_path()?;
+        let journal = JournalFolder::default().watched()?;
         let interrupt = super::interrupt_flag()?;
-        let guard = |id: &str, time| start_tied_watchdog(id, time, &journal);
-        return serve_far_end(
-            journal.clone(),
-            server_text::test_printer,
-            &interrupt,
-            &guard,
-        )
-        .map_err(|error| serve_failure(&error));
+        return serve_far_end(journal, server_text::test_printer, &interrupt)
+            .map_err(|error| serve_failure(&error));
     }
     if arguments.log.daemon && !daemon::is_detached() {
         return daemon::restart_in_background();

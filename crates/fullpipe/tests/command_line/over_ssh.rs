@@ -17,18 +17,15 @@ const TIMEOUT: u64 = 60;
 /// A server of OpenSSH on loopback, and what its sessions leave.
 struct Host {
     sshd: SshServer,
-    port: u16,
     _server: Running,
 }
 
 impl Host {
     fn start() -> Self {
-        let port = free_port();
-        let sshd = SshServer::on(port);
+        let sshd = SshServer::on(free_port());
         let server = sshd.start();
         Self {
             sshd,
-            port,
             _server: server,
         }
     }
@@ -39,23 +36,6 @@ impl Host {
         fullpipe(&[words, &["ssh://127.0.0.1", "--ssh", &ssh]].concat())
     }
 
-    /// Returns the programs that a session of this host has started as far ends and that still run.
-    fn far_ends(&self) -> Vec<Pid> {
-        let server = format!(" 127.0.0.1 {}\0", self.port);
-        let processes = fs::read_dir("/proc").unwrap().flatten();
-        let ours = processes.filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            let content = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
-            let environment = String::from_utf8_lossy(&content("environ")).into_owned();
-            let words = String::from_utf8_lossy(&content("cmdline")).into_owned();
-            let is_ours = environment.contains("SSH_CONNECTION=")
-                && environment.contains(&server)
-                && words.contains("\0serve\0--far-end\0");
-            Pid::from_raw(pid).filter(|_| is_ours)
-        });
-        ours.collect()
-    }
-
     /// Returns true if no program is in the caches of those who logged in.
     fn has_nothing(&self) -> bool {
         let left = fs::read_dir(self.sshd.cache());
@@ -63,7 +43,7 @@ impl Host {
     }
 
     fn is_deserted(&self) -> bool {
-        within(Duration::from_secs(20), || self.far_ends().is_empty())
+        within(Duration::from_secs(20), || self.sshd.far_ends().is_empty())
     }
 }
 
@@ -101,14 +81,17 @@ fn a_far_end_over_ssh_ends_with_whoever_started_it() {
     for victim in ["near", "ssh", "far"] {
         let near = Running::start(&mut host.command(&["measure", "-t", "30", "-b", "20M"]));
         assert!(
-            within(Duration::from_secs(TIMEOUT), || !host.far_ends().is_empty()),
+            within(Duration::from_secs(TIMEOUT), || !host
+                .sshd
+                .far_ends()
+                .is_empty()),
             "{victim}"
         );
         let near_pid = Pid::from_raw(near.pid().cast_signed()).unwrap();
         let pid = match victim {
             "near" => near_pid,
             "ssh" => child_of(near_pid).unwrap(),
-            _ => host.far_ends()[0],
+            _ => host.sshd.far_ends()[0],
         };
         kill_process(pid, Signal::KILL).unwrap();
         assert!(host.is_deserted(), "{victim}");

@@ -13,6 +13,7 @@ use fullpipe_testkit::{
     Mark, Postgres, Running, SshServer, assert_says, document, free_port, load_slot, path, require,
     sentence, valid_within, wait_for_listener, within,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Longest time until a program has printed its report, in seconds.
@@ -501,7 +502,7 @@ impl Lab {
         lab
     }
 
-    fn host(&self, host: &str, command: &[&str]) -> Command {
+    pub(crate) fn host(&self, host: &str, command: &[&str]) -> Command {
         fullpipe(&[&["lab", "exec", "--join", &self.name, host, "--"], command].concat())
     }
 
@@ -707,6 +708,43 @@ fn a_remedy_is_applied_proven_and_undone_and_others_are_watched() {
         before,
         "what was kept can still be undone: {undone:?}"
     );
+}
+
+#[test]
+fn a_setting_of_a_trial_that_is_killed_does_not_stay() {
+    require!(Lab);
+    let _slot = load_slot();
+    let (mark, trial_mark) = (Mark::new(), Mark::new());
+    let path = "rate = \"40Mbit/s\"\nrtt = \"40ms\"\nqueue = \"1bdp\"";
+    let lab = Lab::start(&mark, path, "tcp_wmem = \"64KiB\"");
+    let _server = lab.serve(&[SELF, "serve"], 5201);
+    let before = lab.tcp_wmem();
+    let folder = tempfile::tempdir().unwrap();
+    let load = ["-t", "3", "-C", "cubic", "--bandwidth", "40M"];
+    let apply = [
+        "--apply",
+        "raise-tcp-wmem",
+        "--journal",
+        folder.path().to_str().unwrap(),
+    ];
+    let command = [&[SELF, "diagnose", Lab::RECEIVER][..], &load, &apply].concat();
+    let trial = Running::start(trial_mark.put_on(&mut lab.host("sender", &command)));
+    let is_changed = || lab.tcp_wmem() != before;
+    assert!(
+        within(Duration::from_secs(20), is_changed),
+        "nothing is tried"
+    );
+    let itself = format!("{SELF} diagnose");
+    let processes = trial_mark.processes().into_iter();
+    let pid = processes
+        .filter(|(_, line)| line.starts_with(&itself))
+        .find_map(|(pid, _)| Pid::from_raw(pid.cast_signed()));
+    kill_process(pid.unwrap(), Signal::KILL).unwrap();
+    let is_back = || lab.tcp_wmem() == before;
+    assert!(within(Duration::from_secs(10), is_back), "it stays");
+    let output = trial.finish(Duration::from_secs(10));
+    assert_ne!(output.status.code(), Some(0), "{output:?}");
+    trial_mark.assert_gone(&BTreeSet::new());
 }
 
 /// Returns the settings of the sending host that a remedy may change.

@@ -1,12 +1,90 @@
 //! A far end that nobody installed: brought and started over ssh, changed and undone from here.
 
-use fullpipe_testkit::{Mark, SshServer, path, require};
+use std::time::Duration;
+
+use fullpipe_testkit::{Mark, Running, SshServer, path, require, sentence, within};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::diagnose::{Lab, SELF, undisturbed, verdict};
 
 /// Port of the server of OpenSSH at the receiver.
 const SSH_PORT: u16 = 2222;
+
+/// The receiver, as ssh reaches it.
+const SSH_HOST: &str = "ssh://198.18.0.2";
+
+/// A receive buffer that does not fill the path.
+const SMALL_RMEM: &str = "tcp_rmem = \"1MiB\"\ntcp_wmem = \"16MiB\"";
+
+/// A path of 100 Mbit/s to a host that ssh reaches, and that has this program already.
+struct SshLab {
+    lab: Lab,
+    sshd: SshServer,
+    /// The command line of its client.
+    ssh: String,
+    _server: Running,
+    /// Of the sender.
+    journal: TempDir,
+}
+
+impl SshLab {
+    /// Starts it, with `setting` at the receiver.
+    fn start(mark: &Mark, setting: &str) -> Self {
+        let sshd = SshServer::on(SSH_PORT);
+        let path = format!(
+            "rate = \"100Mbit/s\"\nrtt = \"80ms\"\nqueue = \"1bdp\"\n[receiver]\n{setting}"
+        );
+        let lab = Lab::start(mark, &path, "tcp_wmem = \"16MiB\"\ntcp_rmem = \"16MiB\"");
+        let command = sshd.command();
+        let server = lab.serve(
+            &command.iter().map(String::as_str).collect::<Vec<_>>(),
+            SSH_PORT,
+        );
+        let ssh = sshd.client();
+        // Brings the program there, which takes its time over this path.
+        let shown = lab.sender(&[SELF, "host", "show", SSH_HOST, "--ssh", &ssh]);
+        assert_eq!(shown.status.code(), Some(0), "{shown:?}");
+        Self {
+            lab,
+            sshd,
+            ssh,
+            _server: server,
+            journal: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Returns the command that tries a remedy.
+    fn trial<'w>(&'w self, remedy: &'w str, flags: &[&'w str]) -> Vec<&'w str> {
+        let journal = self.journal.path().to_str().unwrap();
+        let host = [
+            SELF,
+            "diagnose",
+            SSH_HOST,
+            "--ssh",
+            &self.ssh,
+            "--journal",
+            journal,
+        ];
+        let load = [
+            "--json",
+            "-t",
+            "6",
+            "--bandwidth",
+            "100M",
+            "--apply",
+            remedy,
+        ];
+        [&host[..], &load, flags].concat()
+    }
+
+    /// Returns the settings of the receiver that a remedy may change.
+    fn settings(&self) -> Vec<u8> {
+        let sysctls = ["sysctl", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
+        self.lab.receiver(&sysctls).stdout
+    }
+}
 
 /// Tests whose figures are judged.
 mod tests_alone {
@@ -15,47 +93,11 @@ mod tests_alone {
     /// Plants `setting` at the host behind ssh, and lets its remedy be tried there.
     fn assert_mended(setting: &str, direction: &[&str], remedy: &str, named: (&str, &str)) {
         let _path = path();
-        let (mark, sshd) = (Mark::new(), SshServer::on(SSH_PORT));
-        let path = format!(
-            "rate = \"100Mbit/s\"\nrtt = \"80ms\"\nqueue = \"1bdp\"\n[receiver]\n{setting}"
-        );
-        let lab = Lab::start(&mark, &path, "tcp_wmem = \"16MiB\"\ntcp_rmem = \"16MiB\"");
-        let command = sshd.command();
-        let _server = lab.serve(
-            &command.iter().map(String::as_str).collect::<Vec<_>>(),
-            SSH_PORT,
-        );
-        let settings = || {
-            let sysctls = ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
-            lab.receiver(&[&["sysctl"], &sysctls[..]].concat()).stdout
-        };
-        let before = settings();
-        let (host, journal) = (
-            format!("ssh://{}", Lab::RECEIVER),
-            tempfile::tempdir().unwrap(),
-        );
-        let journal = journal.path().display().to_string();
-        let ssh = sshd.client();
-        // Brings the program there, which takes its time over this path.
-        let shown = lab.sender(&[SELF, "host", "show", &host, "--ssh", &ssh]);
-        assert_eq!(shown.status.code(), Some(0), "{shown:?}");
-        let words = [
-            SELF,
-            "diagnose",
-            &host,
-            "--ssh",
-            &ssh,
-            "--json",
-            "-t",
-            "6",
-            "--bandwidth",
-            "100M",
-            "--apply",
-            remedy,
-            "--journal",
-            &journal,
-        ];
-        let report = undisturbed(&lab, 0.08, &[&words[..], direction].concat());
+        let mark = Mark::new();
+        let host = SshLab::start(&mark, setting);
+        let before = host.settings();
+        let words = host.trial(remedy, direction);
+        let report = undisturbed(&host.lab, 0.08, &words);
         assert_eq!(verdict(&report), named, "{report:#}");
         let trial = &report["diagnosis"]["trial"];
         let figure = |name: &str| trial[name].as_f64().unwrap();
@@ -67,14 +109,35 @@ mod tests_alone {
             (&trial["kept"], &trial["not_undone"]),
             (&Value::Bool(false), &Value::Null)
         );
-        assert_eq!(settings(), before);
+        assert_eq!(host.settings(), before);
+    }
+
+    #[test]
+    fn a_setting_of_a_far_end_that_is_killed_does_not_stay() {
+        require!(Lab, Root, Sshd);
+        let _path = path();
+        let mark = Mark::new();
+        let host = SshLab::start(&mark, SMALL_RMEM);
+        let before = host.settings();
+        let words = host.trial("raise-tcp-rmem", &[]);
+        let near = Running::start(&mut host.lab.host("sender", &words));
+        let is_changed = || host.settings() != before;
+        assert!(
+            within(Duration::from_secs(30), is_changed),
+            "nothing is tried"
+        );
+        let far_end = host.sshd.far_ends()[0];
+        kill_process(far_end, Signal::KILL).unwrap();
+        let is_back = || host.settings() == before;
+        assert!(within(Duration::from_secs(10), is_back), "it stays");
+        sentence(&near.finish(Duration::from_secs(30)), 1);
     }
 
     #[test]
     fn a_small_receive_buffer_behind_ssh_is_raised_there_and_put_back() {
         require!(Lab, Root, Sshd);
         assert_mended(
-            "tcp_rmem = \"1MiB\"\ntcp_wmem = \"16MiB\"",
+            SMALL_RMEM,
             &[],
             "raise-tcp-rmem",
             ("receive-window", "tcp-rmem-max"),

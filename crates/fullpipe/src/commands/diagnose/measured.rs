@@ -120,7 +120,7 @@ impl MeasurementSetup<'_> {
         self.terminal.print_progress("\n");
         let (measurement, not_undone) = part.try_out(
             arguments.keep,
-            &arguments.journal.folder_path()?,
+            &arguments.journal.watched()?,
             self.far_end.as_ref(),
             |request| self.measure_request(request),
         )?;

@@ -29,7 +29,7 @@ pub(super) fn start_watchdog(id: &str, time: Span, journal: &JournalFolder) -> i
 
 /// Starts the process that undoes apply `id` when its time ends or the thread that calls does, and
 /// waits until it runs.
-pub(crate) fn start_tied_watchdog(id: &str, time: Span, folder: &Path) -> io::Result<()> {
+pub(super) fn start_tied_watchdog(id: &str, time: Span, folder: &Path) -> io::Result<()> {
     start_and_await(watchdog_command(id, time, folder).arg("--tied"))
 }
 
@@ -147,8 +147,7 @@ fn take_back(id: &str, folder: &Path) -> Result<(), String> {
 /// Writes a line of the severity "error" to the system's log at `socket`, where there is one (RFC
 /// 3164).
 pub(super) fn write_syslog(socket: &Path, why: &str) {
-    let line =
-        format!("<3>fullpipe: what `host apply --temporary` had changed is not all back: {why}");
+    let line = format!("<3>fullpipe: what was changed for a time is not all back: {why}");
     let _ = UnixDatagram::unbound().and_then(|log| log.send_to(line.as_bytes(), socket));
 }
 
