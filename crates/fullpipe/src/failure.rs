@@ -1,6 +1,7 @@
 use std::error::Error;
 use std::fmt::Display;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use fullpipe_calc::InputError;
 use fullpipe_control::{FarEndError, ListenError};
@@ -175,6 +176,9 @@ impl From<ProbeError> for Failure {
                         `sudo modprobe tcp_NAME` loads another";
             return Self::new(LACKING, format!("{error}; {hint}"));
         }
+        if let ProbeError::Settings(refused) = error {
+            return refused.into();
+        }
         let code = match error {
             ProbeError::Interrupted => INTERRUPTED,
             ProbeError::Request(_) | ProbeError::File { .. } => USAGE,
@@ -208,6 +212,10 @@ impl From<SysctlError> for Failure {
         if error.is_refused() {
             let hint = "only root may change it, and in a container or namespace not every setting is there to be changed";
             return Self::new(LACKING, format!("{error}; {hint}; nothing was changed"));
+        }
+        if error.is_missing() && !Path::new("/proc/sys").exists() {
+            let hint = "mount /proc, where the kernel shows this host's settings";
+            return Self::new(LACKING, format!("{error}; {hint}"));
         }
         let code = if error.is_missing() { LACKING } else { FAILED };
         Self::from_error(code, &error)

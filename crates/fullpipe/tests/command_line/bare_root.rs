@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{document, require};
+use fullpipe_testkit::{
+    Running, assert_says, document, free_port, require, sentence, wait_for_listener,
+};
 
 /// Runs the program where nothing is mounted at `/proc` and at `/dev`.
 fn in_bare_root(arguments: &[&str]) -> Output {
@@ -55,6 +57,21 @@ fn pure_commands_answer_without_proc_as_with_it() {
         let [bare, usual] = [in_bare_root(arguments), run(&mut fullpipe(arguments), 60)];
         assert_eq!(bare, usual, "{arguments:?}");
         assert!(bare.status.success(), "{arguments:?}: {bare:?}");
+    }
+}
+
+#[test]
+fn what_reads_the_settings_of_a_host_says_that_proc_is_lacking() {
+    require!(Root, Unshare);
+    let port = free_port().to_string();
+    let _server = Running::start(&mut fullpipe(&["serve", "-p", &port]));
+    wait_for_listener(port.parse().unwrap());
+    for arguments in [
+        &["host", "show"][..],
+        &["measure", "127.0.0.1", "-p", &port, "-t", "1"],
+    ] {
+        let said = sentence(&in_bare_root(arguments), 3);
+        assert_says(&said, &["net.ipv4.tcp_rmem", "mount /proc"]);
     }
 }
 
