@@ -3,7 +3,9 @@
 case "${1:-0}" in
     remove | 0)
         if [ -d /run/systemd/system ]; then
-            systemctl --no-reload disable --now fullpipe.service || true
+            systemctl stop fullpipe.service 'fullpipe-measure@*.timer' 'fullpipe-measure@*.service' || true
+            # All instances of the timer.
+            systemctl --no-reload disable fullpipe.service fullpipe-measure@.timer || true
         fi
         ;;
 esac
