@@ -1,7 +1,8 @@
 #!/bin/sh
-# dpkg says "remove", rpm how many versions stay, apk nothing.
+# dpkg says "upgrade" or "remove", rpm how many versions stay, apk which version goes for good.
 case "${1:-0}" in
-    remove | 0)
+    *upgrade | deconfigure | [1-9]) ;;
+    *)
         if [ -d /run/systemd/system ]; then
             systemctl stop fullpipe.service 'fullpipe-measure@*.timer' 'fullpipe-measure@*.service' || true
             # All instances of the timer.
