@@ -1,24 +1,22 @@
 //! `fullpipe host`: this host's settings, and a way back.
 
+mod journal_folder;
 mod settings;
-
 mod watchdog;
 
+pub(crate) use self::journal_folder::JournalFolder;
 use self::settings::{parse_rtt, parse_setting, parse_temporary_time};
-use self::watchdog::{run_watchdog, start_tied_watchdog, start_watchdog};
+use self::watchdog::{run_watchdog, start_watchdog};
 
 use fullpipe_calc::{HostPair, calculate};
-use fullpipe_experiment::WatchedJournal;
 use fullpipe_host::{
-    ApplyOptions, HostSystem, JournalDir, SysctlTree, advise_changes, buffer_allowances,
-    check_changes, host_report, inspect_host, preview_changes, setting_managers, usual_path,
-    who_else,
+    ApplyOptions, HostSystem, SysctlTree, advise_changes, buffer_allowances, check_changes,
+    host_report, inspect_host, preview_changes, setting_managers, usual_path, who_else,
 };
 use fullpipe_record::{Change, HostAdvice, HostApplied, HostUndone, Inputs};
 
 use super::far_end::{FarEndArguments, SCHEME, SshUrl};
 use super::prelude::*;
-use super::state::state_folder;
 
 const APPLY_HELP: &str = "\
 Settings are written as they are called:
@@ -210,51 +208,6 @@ struct MaybePath {
 impl MaybePath {
     fn rtt_and_bandwidth(&self) -> Option<(Span, BitRate)> {
         self.rtt.zip(self.bandwidth)
-    }
-}
-
-/// The folder of the journals.
-#[derive(Debug, Default, Args)]
-pub(crate) struct JournalFolder {
-    /// Folder of the journals
-    ///
-    /// The default is /var/lib/fullpipe for root and ~/.local/state/fullpipe for other users.
-    #[arg(
-        long,
-        hide_short_help = true,
-        help_heading = "Journal",
-        value_name = "FOLDER"
-    )]
-    journal: Option<PathBuf>,
-}
-
-impl JournalFolder {
-    pub(crate) fn folder_path(&self) -> Result<PathBuf> {
-        if let Some(folder) = &self.journal {
-            return std::path::absolute(folder)
-                .map_err(|error| usage_failure(format!("--journal: {error}")));
-        }
-        if rustix::process::geteuid().is_root() {
-            return Ok("/var/lib/fullpipe".into());
-        }
-        state_folder().ok_or_else(|| {
-            usage_failure("this user has no home for a journal; --journal names a folder")
-        })
-    }
-
-    /// Returns the journal of a command that takes its own changes back, also if it is killed.
-    pub(crate) fn watched(&self) -> Result<WatchedJournal> {
-        Ok(WatchedJournal {
-            folder: self.folder_path()?,
-            start_watchdog: start_tied_watchdog,
-        })
-    }
-
-    fn open(&self) -> Result<JournalDir> {
-        Ok(JournalDir::open(
-            &self.folder_path()?,
-            HostSystem::of_this_host(),
-        )?)
     }
 }
 
