@@ -33,6 +33,7 @@ mod seconds;
 mod signals;
 mod snapshot;
 mod spread;
+mod sure;
 mod syn_quotes;
 mod text;
 mod thresholds;
@@ -40,5 +41,6 @@ mod time_account;
 mod verdict;
 
 pub use remedies::find_remedies;
+pub use sure::{SureResult, steady_interval, sure_result};
 pub use time_account::time_account;
 pub use verdict::diagnose;

@@ -23,6 +23,7 @@ mod simulated;
 mod steps;
 mod sweep;
 mod target;
+mod until_sure;
 mod virtual_target;
 mod what_if;
 
@@ -56,5 +57,6 @@ pub use sweep::{
     plan_sweep, predicted_grid_cost,
 };
 pub use target::{EndSettings, ExperimentTarget, Interrupt};
+pub use until_sure::measure_until_sure;
 pub use virtual_target::VirtualTarget;
 pub use what_if::{PastChange, PastOptions, PastTransfer};

@@ -199,6 +199,7 @@ fn measurement(request: &Request, samples: Vec<Sample>) -> Measurement {
         limit: None,
         capture: None,
         interrupted: false,
+        until_sure: None,
         broken_off: None,
         warnings: Vec::new(),
         validity: Validity::default(),

@@ -17,7 +17,9 @@ mod results;
 mod route;
 mod server;
 
-pub use client::{TestEvent, measure_iperf2, measure_transfer, watch_closely, watch_transfer};
+pub use client::{
+    TestEvent, measure_iperf2, measure_transfer, watch_closely, watch_transfer, watch_until,
+};
 pub use destination::Destination;
 pub use engine::{LocalEndpoint, PrepareError, StorageConfig};
 pub use error::{ProbeError, ServeError};

@@ -412,6 +412,11 @@ impl CountedTransfer {
         received.map(|(count, _)| count.bytes).sum()
     }
 
+    /// Returns true if the omitted time is over, and the end has not been marked.
+    pub(crate) fn is_counting(&self) -> bool {
+        self.omitted.is_some() && self.ended.is_none()
+    }
+
     /// Returns true if the end has been marked.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_some()

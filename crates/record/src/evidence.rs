@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CaptureEvidence, EndReport, Framing, HostSettings, Machine, Measurement, Request, RttMethod,
-    RttStats, Sample, SocketReadback, Steady,
+    RttStats, Sample, SocketReadback, Steady, find_steady, steady_of_receiver,
 };
 
 /// All that a verdict may rest on. Of the path it knows only the user's statements.
@@ -72,6 +72,35 @@ impl Evidence {
         let looks = looks.div_ceil(streams);
         let is_few = looks == 1 || (looks <= MAX_LOOKS && self.request.duration >= MIN_GAP * looks);
         (self.is_watched && self.capture.is_none() && is_few).then_some(looks)
+    }
+
+    /// Returns the evidence that there was when data had flowed for `elapsed`: the samples up to
+    /// then, and what follows from them. The round-trip time under load is then the kernel's.
+    #[must_use]
+    pub fn up_to(&self, elapsed: Span) -> Self {
+        let until = |samples: &[Sample]| -> Vec<Sample> {
+            let past = samples.iter().filter(|sample| sample.at <= elapsed);
+            past.cloned().collect()
+        };
+        let (sent, received) = (until(&self.sender_samples), until(&self.receiver_samples));
+        let steady = if sent.is_empty() {
+            steady_of_receiver(&received, self.idle_rtt, elapsed)
+        } else {
+            find_steady(&sent, self.idle_rtt, elapsed)
+        };
+        let ramp = steady.map_or(Span::ZERO, |steady| steady.ramp);
+        let loaded = sent.iter().filter(|sample| sample.at >= ramp);
+        let mut so_far = Self {
+            loaded_rtt: median(loaded.filter_map(|sample| sample.tcp.rtt).collect()),
+            steady,
+            sender_samples: sent,
+            receiver_samples: received,
+            ..self.clone()
+        };
+        for machine in [&mut so_far.sender_machine, &mut so_far.receiver_machine] {
+            machine.processors.retain(|sample| sample.at <= elapsed);
+        }
+        so_far
     }
 
     /// Returns the evidence of `measurement`, with the bandwidth that the user stated, if any; of

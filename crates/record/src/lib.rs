@@ -41,6 +41,7 @@ mod sample;
 mod settings;
 mod simulation;
 mod steady;
+mod sureness;
 mod sweep;
 mod thinning;
 mod time_account;
@@ -120,6 +121,7 @@ pub use simulation::{
     Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport,
 };
 pub use steady::{RAMP_ROUND_TRIPS, find_steady, least_rtt, steady_of_receiver};
+pub use sureness::{SureBound, TestEnd, UntilSure};
 pub use sweep::{
     SweepAnswer, SweepCell, SweepCost, SweepDevice, SweepDipCause, SweepDips, SweepEstimate,
     SweepForecast, SweepLoad, SweepOrder, SweepPlan, SweepReason, SweepReport, SweepRtt, SweepRun,

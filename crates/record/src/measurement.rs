@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, NetworkStack,
     OwnCapture, Placement, Request, ResolvedRequest, Responsiveness, RouteReport, Sample, TcpInfo,
-    Thinning, Transport, Verdict, Web100, Web100Report,
+    Thinning, Transport, UntilSure, Verdict, Web100, Web100Report,
 };
 
 /// Direction of the data, seen from the end that asked for the test.
@@ -644,6 +644,9 @@ pub struct Measurement {
     pub capture: Option<Box<OwnCapture>>,
     /// True if the user cut it short; what there is was kept.
     pub interrupted: bool,
+    /// What ended a test that was to end once its result is sure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_sure: Option<Box<UntilSure>>,
     /// Why it broke off, if it did. Received then is what the sender knows to have arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<String>,

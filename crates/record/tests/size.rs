@@ -156,6 +156,7 @@ fn ninety_streams_of_a_minute_fit_into_ten_megabytes() {
         limit: None,
         capture: None,
         interrupted: false,
+        until_sure: None,
         broken_off: None,
         warnings: Vec::new(),
         validity: Validity::default(),

@@ -148,6 +148,7 @@ fn finish_measurement(mut simulation: Simulation) -> Measurement {
         limit: None,
         capture: None,
         interrupted: false,
+        until_sure: None,
         broken_off,
         warnings,
         validity,

@@ -1,4 +1,4 @@
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, Ratio};
 
 use crate::difference::mean_and_square_error;
 use crate::student;
@@ -12,6 +12,15 @@ pub struct RateInterval {
     pub low: BitRate,
     /// Upper end.
     pub high: BitRate,
+}
+
+impl RateInterval {
+    /// Returns true if the interval reaches no further than this share of the mean to either side;
+    /// never of a rate of zero.
+    pub fn is_within(&self, share: Ratio) -> bool {
+        let half = self.high.as_f64() - self.mean.as_f64();
+        self.mean > BitRate::ZERO && half <= self.mean.as_f64() * share.get()
+    }
 }
 
 /// Blocks into which a run is cut.
@@ -58,6 +67,11 @@ mod tests {
         ] {
             assert!((is.as_f64() - shall).abs() < 1e3, "{found:?}");
         }
+        let share = 2.776 * (1.2_f64 / 5.0).sqrt() / 10.3;
+        assert!(found.is_within(Ratio::new(share + 1e-3)));
+        assert!(!found.is_within(Ratio::new(share - 1e-3)));
+        let zero = within_run(&[BitRate::ZERO; 5]).unwrap();
+        assert!(!zero.is_within(Ratio::ONE), "no rate has no share of it");
         assert_eq!((within_run(&rates[..4]), within_run(&[])), (None, None));
     }
 }

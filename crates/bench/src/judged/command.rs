@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use fullpipe_trace::ExplainedTransfers;
+use fullpipe_units::Span;
 
 use super::accuracy::Accuracy;
 use super::captures::{capture_file, judge_captures};
@@ -16,12 +17,16 @@ use super::parallel::map_in_parallel;
 use super::record::Record;
 use super::score::{harm_text, is_enough, score_text};
 use super::simulated::VirtualCase;
+use super::until_sure::until_sure_text;
 use super::view::{JudgedView, Judgement};
 use crate::process::{RunError, check_interrupt};
 use crate::{INTERRUPTED, LACKING, say};
 
 /// Share of a transfer's time after which the last listing of its sender is taken.
 pub(crate) const LISTED_AT: f64 = 0.85;
+
+/// Duration of a test for which none is asked.
+const USUAL_TIME: Span = Span::from_secs(10);
 
 /// The cases to run, and the use of their records.
 #[derive(Debug, Args)]
@@ -32,6 +37,9 @@ pub(crate) struct Judging {
     /// Simulate the cases that virtual time can have, and judge each from every view
     #[arg(long = "virtual", conflicts_with_all = ["prove", "from"])]
     is_virtual: bool,
+    /// Hold transfers of 10 s that end once the result is sure against whole ones
+    #[arg(long, requires = "is_virtual")]
+    until_sure: bool,
     /// Number of cases to draw of each seed
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<usize>,
@@ -139,6 +147,10 @@ impl Judging {
         let outcome = self.judge(cases, program, stop);
         let code = match outcome {
             Ok(_) if self.list => ExitCode::SUCCESS,
+            Ok(outcome) if self.until_sure => {
+                say(false, &until_sure_text(&outcome.records));
+                ExitCode::SUCCESS
+            }
             Ok(outcome) => outcome.report(cases.is_required()),
             Err(why) => {
                 say(true, &format!("fullpipe-bench: {why}\n"));
@@ -210,7 +222,15 @@ impl Judging {
             plan.extend(cases.simulated(*seed, self.count)?);
         }
         plan.retain(|case| session.includes(None, &case.name));
-        let (views, stop) = (cases.views(), session.stop);
+        if self.until_sure {
+            plan.iter_mut().for_each(|case| case.last_for(USUAL_TIME));
+        }
+        let views = if self.until_sure {
+            vec![JudgedView::BothEnds]
+        } else {
+            cases.views()
+        };
+        let stop = session.stop;
         let judged = map_in_parallel(&plan, |_, case| {
             check_interrupt(stop)?;
             case.judge(&views, stop)

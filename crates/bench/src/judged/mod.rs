@@ -11,6 +11,7 @@ mod record;
 mod score;
 mod silent_tail;
 mod simulated;
+mod until_sure;
 mod view;
 
 pub(crate) use accuracy::RemedyResult;

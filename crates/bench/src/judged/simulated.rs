@@ -11,7 +11,7 @@ use fullpipe_experiment::{ExperimentError, Interrupt, simulate_captured, simulat
 use fullpipe_record::{Evidence, Measurement};
 use fullpipe_sim::SimulationPlan;
 use fullpipe_trace::{ExplainedTransfers, PacketFile};
-use fullpipe_units::BitRate;
+use fullpipe_units::{BitRate, Span};
 use fullpipe_wire::{CapturedContent, pcap_header, pcap_record, read_captured};
 
 use super::captures::{capture_file, judge_captures};
@@ -51,6 +51,14 @@ type SimulatedTransfer = (Measurement, Option<[Vec<u8>; 2]>);
 pub(crate) type JudgedTransfer = (Record, Vec<Judgement>);
 
 impl VirtualCase {
+    /// Lets the transfer last for `duration`, and other loads as much longer as before.
+    pub(crate) fn last_for(&mut self, duration: Span) {
+        let before = std::mem::replace(&mut self.plan.request.duration, duration);
+        for other in &mut self.plan.cross_traffic {
+            other.request.duration = duration + other.request.duration.saturating_sub(before);
+        }
+    }
+
     /// Simulates the transfer, and judges it from `views`; `None` if it is not modelled, or the
     /// planted limit was none.
     ///

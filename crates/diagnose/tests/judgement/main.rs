@@ -14,6 +14,7 @@ mod losses;
 mod properties;
 mod rates;
 mod receiving;
+mod sure;
 mod time_account;
 mod traced;
 mod traps;

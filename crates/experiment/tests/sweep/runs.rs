@@ -101,6 +101,7 @@ fn measurement(request: &Request) -> Measurement {
         limit: None,
         capture: None,
         interrupted: false,
+        until_sure: None,
         broken_off: None,
         warnings: Vec::new(),
         validity: Validity::default(),

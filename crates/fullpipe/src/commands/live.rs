@@ -125,25 +125,28 @@ pub(crate) fn draw_measurement(
     interrupts: &InterruptFlags,
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
-    watch_closely(
-        destination,
-        request,
-        &interrupts.flag,
-        &mut |event| match event {
-            TestEvent::Connected(connected) => {
-                picture.send(MeasurementUpdate::Connected(Box::new(
-                    connected.request.clone(),
-                )));
-            }
-            TestEvent::Interval(interval) => progress(interval),
-            TestEvent::Snapshot(snapshot) => {
-                picture.send(MeasurementUpdate::Snapshot(snapshot.clone()));
-            }
-            TestEvent::SoFar(measurement) => {
-                picture.send(MeasurementUpdate::SoFar(Box::new(measurement.clone())));
-            }
-        },
-    )
+    watch_closely(destination, request, &interrupts.flag, &mut |event| {
+        pass_event(Some(picture), event, progress)
+    })
+}
+
+/// Passes an event of a test to its picture, if there is one, and each interval to `progress`.
+pub(crate) fn pass_event(
+    picture: Option<&LivePicture<MeasurementUpdate>>,
+    event: TestEvent<'_>,
+    progress: &mut dyn FnMut(&Interval),
+) {
+    let update = match event {
+        TestEvent::Interval(interval) => return progress(interval),
+        TestEvent::Connected(connected) => {
+            MeasurementUpdate::Connected(Box::new(connected.request.clone()))
+        }
+        TestEvent::Snapshot(snapshot) => MeasurementUpdate::Snapshot(snapshot.clone()),
+        TestEvent::SoFar(measurement) => MeasurementUpdate::SoFar(Box::new(measurement.clone())),
+    };
+    if let Some(picture) = picture {
+        picture.send(update);
+    }
 }
 
 /// Without a picture, the second request to end ends the program at once, for example while it

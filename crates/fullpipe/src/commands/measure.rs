@@ -3,16 +3,17 @@ use std::sync::atomic::AtomicBool;
 
 use crate::live::MeasurementPage;
 use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::RAMP_STEP;
+use fullpipe_experiment::{RAMP_STEP, measure_until_sure};
 use fullpipe_probe::{measure_iperf2, measure_transfer, trace_route};
 use fullpipe_record::{Evidence, Framing, Interval, RouteReport};
 
 use super::prelude::*;
 use crate::commands::capture::{CaptureArgument, with_capture};
 use crate::commands::every::{local_time, parse_interval, run_repeatedly};
-use crate::commands::live::draw_measurement;
+use crate::commands::live::{draw_measurement, pass_event};
 use crate::commands::load::{MeasureLoadArguments, ServerArguments};
 use crate::commands::ramp::{self, RampArgument};
+use crate::commands::until_sure::UntilSureArgument;
 
 /// Largest rate of UDP load that needs no consent of the users of the path.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
@@ -40,7 +41,7 @@ pub(crate) struct MeasureArguments {
         long,
         help_heading = "Path",
         value_name = "FROM..TO[/N]",
-        conflicts_with_all = ["bitrate", "bytes", "blocks", "file", "iperf2", "bidir", "capture"]
+        conflicts_with_all = ["bitrate", "bytes", "blocks", "file", "iperf2", "bidir", "capture", "until_sure"]
     )]
     ramp: Option<RampArgument>,
     /// Trace the route first (up to 5 s)
@@ -51,6 +52,8 @@ pub(crate) struct MeasureArguments {
     route: bool,
     #[command(flatten)]
     load: MeasureLoadArguments,
+    #[command(flatten)]
+    until_sure: UntilSureArgument,
     /// Measure again and again, until Ctrl-C, and keep each result: 30s, 1h
     ///
     /// One line for each run. Makes the archive if there is none. `fullpipe history` shows what
@@ -140,11 +143,23 @@ fn measure_once(
     // One of many runs is a single line.
     let shows_rows = arguments.every.is_none();
     let progress = &mut interval_printer(request, shows_rows, terminal);
-    let measured = match picture {
-        Some(picture) => draw_measurement(&picture, destination, request, interrupts, progress),
-        None if arguments.reach.is_iperf2() => measure_iperf2(destination, request, flag, progress),
-        None => measure_transfer(destination, request, flag, progress),
+    let measured = match (&picture, arguments.until_sure.until_sure) {
+        (picture, Some(bound)) => measure_until_sure(
+            destination,
+            request,
+            (bound, arguments.bandwidth),
+            flag,
+            &mut |event| pass_event(picture.as_ref(), event, progress),
+        ),
+        (Some(picture), None) => {
+            draw_measurement(picture, destination, request, interrupts, progress)
+        }
+        (None, None) if arguments.reach.is_iperf2() => {
+            measure_iperf2(destination, request, flag, progress)
+        }
+        (None, None) => measure_transfer(destination, request, flag, progress),
     };
+    drop(picture);
     let measurement = judge_measurement(Measurement { route, ..measured? }, arguments.bandwidth);
     finish_measurement(
         with_capture(measurement, recording, arguments.bandwidth),

@@ -42,6 +42,7 @@ mod stated;
 mod store;
 mod sweep;
 mod trace;
+mod until_sure;
 mod up;
 
 use std::fmt::Write as _;

@@ -147,6 +147,7 @@ pub fn measure_iperf2(
         limit: None,
         capture: None,
         interrupted: upload.watched.interrupted,
+        until_sure: None,
         broken_off: upload.broken_off,
         warnings: Vec::new(),
         validity: witness

@@ -25,6 +25,7 @@ use crate::destination::Destination;
 use crate::error::ProbeError;
 use crate::progress::TestSnapshot;
 use session::run_test;
+use so_far::ReportSchedule;
 
 /// An event of a test, reported as it happens.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,9 +35,11 @@ pub enum TestEvent<'e> {
     /// An interval has passed; if data goes both ways, that of the upload comes before that of the
     /// download.
     Interval(&'e Interval),
-    /// A tenth of a second has passed; reported by [`watch_closely`] only.
+    /// A tenth of a second has passed; reported by [`watch_closely`] and
+    /// [`watch_until`] only.
     Snapshot(&'e TestSnapshot),
-    /// The measurement as if the test ended now, once a second; reported by [`watch_closely`] only.
+    /// The measurement as if the test ended now, once a second; reported by [`watch_closely`] and
+    /// [`watch_until`] only.
     /// Its samples are thinned, and its round-trip time without load is the least so far.
     SoFar(&'e Measurement),
 }
@@ -70,7 +73,7 @@ pub fn watch_transfer(
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(TestEvent<'_>),
 ) -> Result<Measurement, ProbeError> {
-    start_test(destination, request, interrupt, report, false)
+    start_test(destination, request, interrupt, report, None)
 }
 
 /// Measures as [`measure_transfer`] does, and reports all events and how the test goes between
@@ -85,7 +88,24 @@ pub fn watch_closely(
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(TestEvent<'_>),
 ) -> Result<Measurement, ProbeError> {
-    start_test(destination, request, interrupt, report, true)
+    let schedule = ReportSchedule::new(None);
+    start_test(destination, request, interrupt, report, Some(schedule))
+}
+
+/// Measures as [`watch_closely`] does, and ends the test as if its time were over once `enough` is
+/// set. [`TestEvent::SoFar`] is reported five times a second.
+///
+/// # Errors
+/// Fails as [`measure_transfer`] does.
+pub fn watch_until(
+    destination: &Destination,
+    request: &Request,
+    interrupt: &AtomicBool,
+    enough: &AtomicBool,
+    report: &mut dyn FnMut(TestEvent<'_>),
+) -> Result<Measurement, ProbeError> {
+    let schedule = ReportSchedule::new(Some(enough));
+    start_test(destination, request, interrupt, report, Some(schedule))
 }
 
 fn start_test(
@@ -93,14 +113,14 @@ fn start_test(
     request: &Request,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(TestEvent<'_>),
-    is_close: bool,
+    schedule: Option<ReportSchedule<'_>>,
 ) -> Result<Measurement, ProbeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.map_err(ProbeError::from_io("start the client"))?;
     let witness = PathWitness::begin_witness();
-    let result = runtime.block_on(run_test(destination, request, interrupt, report, is_close));
+    let result = runtime.block_on(run_test(destination, request, interrupt, report, schedule));
     // A name server that does not answer blocks a thread of the runtime, which is not waited for.
     runtime.shutdown_background();
     let over_path = witness.map(PathWitness::finish_witness).unwrap_or_default();

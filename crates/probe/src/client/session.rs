@@ -56,15 +56,15 @@ const MAX_SILENCE: Span = Span::from_secs(120);
 /// Time between two checks of a transfer, and for an interrupt.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Runs a test to its end; reports how it goes between its events if `is_close`.
+/// Runs a test to its end; reports how it goes between its events if that has a schedule.
 pub(super) async fn run_test(
     destination: &Destination,
     request: &Request,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(TestEvent<'_>),
-    is_close: bool,
+    schedule: Option<ReportSchedule<'_>>,
 ) -> Result<Measurement, ProbeError> {
-    let mut session = TestSession::connect(destination, request, interrupt, is_close).await?;
+    let mut session = TestSession::connect(destination, request, interrupt, schedule).await?;
     let ended = session
         .drive_session(interrupt, report)
         .await
@@ -188,7 +188,7 @@ struct TestSession<'d> {
     /// Report of the server while data flows.
     stated: Option<EndReport>,
     /// Schedule of the reports on the test under way, if they are wanted.
-    schedule: Option<ReportSchedule>,
+    schedule: Option<ReportSchedule<'d>>,
     interrupted: bool,
 }
 
@@ -198,7 +198,7 @@ impl<'d> TestSession<'d> {
         destination: &'d Destination,
         asked: &Request,
         interrupt: &AtomicBool,
-        is_close: bool,
+        schedule: Option<ReportSchedule<'d>>,
     ) -> Result<Self, ProbeError> {
         let begun = Instant::now();
         let settings = inspect_host(&SysctlTree::of_this_host())?;
@@ -243,7 +243,7 @@ impl<'d> TestSession<'d> {
             finished: None,
             intervals: KeptIntervals::default(),
             stated: None,
-            schedule: is_close.then(ReportSchedule::default),
+            schedule,
             interrupted: false,
         })
     }
@@ -492,9 +492,22 @@ impl TestSession<'_> {
         }
         self.report_intervals(passed, report);
         self.report_so_far(report);
-        if due {
+        if due || self.is_enough() {
             self.end_transfer(report);
         }
+    }
+
+    /// Returns true if data flows that is not needed.
+    fn is_enough(&self) -> bool {
+        let counts = self
+            .progress
+            .as_ref()
+            .is_some_and(CountedTransfer::is_counting);
+        counts
+            && self
+                .schedule
+                .as_ref()
+                .is_some_and(ReportSchedule::is_enough)
     }
 
     /// Reports how the test goes, if that is wanted and due.

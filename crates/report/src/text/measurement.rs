@@ -1,6 +1,6 @@
 use fullpipe_record::{
     Datagrams, DeviceReport, EndReport, Interval, Placement, Request, RttReport, RttStats, Steady,
-    StorageUse, Summary, Validity,
+    StorageUse, Summary, SureBound, TestEnd, UntilSure, Validity,
 };
 
 use super::capture::own_capture;
@@ -133,6 +133,9 @@ pub fn measurement_figures(measured: &Measurement) -> String {
     for line in data_handling(measured) {
         text += &dim_paragraph(&line, 2);
     }
+    if let Some(ended) = &measured.until_sure {
+        text += &paragraph(&what_ended(ended), 2);
+    }
     if let Some(why) = &measured.broken_off {
         text += &failure_paragraph(&format!("Broken off: {why}"), 2);
     }
@@ -140,6 +143,29 @@ pub fn measurement_figures(measured: &Measurement) -> String {
         text += &failure_paragraph(&format!("Warning: {warning}"), 2);
     }
     text + &not_valid(&measured.validity)
+}
+
+/// Returns what ended a test that was to end once its result is sure, what that saved, and what only
+/// more time would show.
+fn what_ended(ended: &UntilSure) -> String {
+    let SureBound { confidence, rate } = ended.bound;
+    let asked = format!("{} and ± {rate}", confidence.get());
+    if ended.ended_by == TestEnd::Other {
+        return format!("The result did not become sure to {asked} while data flowed.");
+    }
+    let interval = ended.rate.map_or_else(String::new, |[low, high]| {
+        format!("; the steady rate is {low} to {high} at 95 %")
+    });
+    let rare = ended.loss_below.map_or_else(String::new, |share| {
+        format!("losses of less than {share} of the segments, ")
+    });
+    format!(
+        "Ended after {}, as the result was sure to {asked} by the figures of this end{interval}. That saved {} and {}.          Only more time shows {rare}a token bucket or a buffer of more than {}, and a rate that changes.",
+        rounded_time(ended.elapsed),
+        rounded_time(ended.saved_time),
+        ended.saved_bytes,
+        ended.passed,
+    )
 }
 
 /// Returns the reasons why a result may not be judged; nothing of one that may.

@@ -410,6 +410,7 @@ fn seen(request: &Request, role: TestRole) -> Measurement {
         limit: None,
         capture: None,
         interrupted: false,
+        until_sure: None,
         broken_off: None,
         warnings: Vec::new(),
         validity: Validity::default(),

@@ -422,6 +422,7 @@ fn measured(rate: BitRate, limit: Verdict) -> Measurement {
         limit: Some(limit),
         capture: None,
         interrupted: false,
+        until_sure: None,
         broken_off: None,
         warnings: Vec::new(),
         validity: Validity::default(),

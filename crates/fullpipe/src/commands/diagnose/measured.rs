@@ -1,15 +1,16 @@
 //! A transfer of our own, judged; and a remedy tried out.
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::{FarEnd, OwnPart, ranked_remedies};
+use fullpipe_experiment::{FarEnd, OwnPart, measure_until_sure, ranked_remedies};
 use fullpipe_host::defects_behind;
 use fullpipe_probe::{measure_iperf2, measure_transfer};
 use fullpipe_record::{
-    At, Diagnosis, DiagnosisReport, Evidence, Framing, KernelVersion, Remedy, Trial,
+    At, Diagnosis, DiagnosisReport, Evidence, Framing, KernelVersion, Remedy, SureBound, Trial,
 };
 
 use super::DiagnoseArguments;
 use crate::commands::capture::with_capture;
+use crate::commands::live::pass_event;
 use crate::commands::load::ServerAddress;
 use crate::commands::measure::interval_printer;
 use crate::commands::prelude::*;
@@ -34,6 +35,10 @@ pub(super) fn run(
         destination,
         far_end,
         is_iperf2: arguments.way.is_iperf2(),
+        sure: arguments
+            .until_sure
+            .until_sure
+            .map(|bound| (bound, arguments.bandwidth)),
         flag: &flag,
         terminal,
     };
@@ -77,19 +82,24 @@ struct MeasurementSetup<'b> {
     /// The far end, if it was started for this command.
     far_end: Option<FarEnd>,
     is_iperf2: bool,
+    /// How sure the result must be for its test to end, and the bandwidth that is stated.
+    sure: Option<(SureBound, Option<BitRate>)>,
     flag: &'b AtomicBool,
     terminal: &'b Terminal,
 }
 
 impl MeasurementSetup<'_> {
     fn measure_request(&self, request: &Request) -> Result<Measurement> {
-        let run = if self.is_iperf2 {
-            measure_iperf2
-        } else {
-            measure_transfer
-        };
         let progress = &mut interval_printer(request, true, self.terminal);
-        Ok(run(&self.destination, request, self.flag, progress)?)
+        let (destination, flag) = (&self.destination, self.flag);
+        let measured = match self.sure {
+            Some(sure) => measure_until_sure(destination, request, sure, flag, &mut |event| {
+                pass_event(None, event, progress);
+            }),
+            None if self.is_iperf2 => measure_iperf2(destination, request, flag, progress),
+            None => measure_transfer(destination, request, flag, progress),
+        };
+        Ok(measured?)
     }
 
     /// Tries a remedy.

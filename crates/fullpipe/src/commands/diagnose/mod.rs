@@ -15,6 +15,7 @@ use fullpipe_observe::WatchSubject;
 use crate::commands::capture::CaptureArgument;
 use crate::commands::host::JournalFolder;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments, ServerAddress};
+use crate::commands::until_sure::UntilSureArgument;
 
 use own_flags::OwnFlags;
 
@@ -93,6 +94,8 @@ pub(crate) struct DiagnoseArguments {
     capture: CaptureArgument,
     #[command(flatten)]
     load: MeasureLoadArguments,
+    #[command(flatten)]
+    until_sure: UntilSureArgument,
     #[command(flatten)]
     journal: JournalFolder,
     #[command(flatten)]

@@ -6,6 +6,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use super::DiagnoseTarget;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments};
 use crate::commands::prelude::*;
+use crate::commands::until_sure::UntilSureArgument;
 
 /// Flags of a load that were given, by their long names.
 #[derive(Debug)]
@@ -38,8 +39,8 @@ impl OwnFlags {
 
 impl FromArgMatches for OwnFlags {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let all =
-            RouteArguments::augment_args(MeasureLoadArguments::augment_args(Command::new("load")));
+        let load = MeasureLoadArguments::augment_args(Command::new("load"));
+        let all = UntilSureArgument::augment_args(RouteArguments::augment_args(load));
         let given = all.get_arguments().filter(|flag| {
             matches.value_source(flag.get_id().as_str()) == Some(ValueSource::CommandLine)
         });
@@ -56,7 +57,7 @@ impl FromArgMatches for OwnFlags {
     }
 }
 
-/// Adds no flag to the command: [`MeasureLoadArguments`] and [`RouteArguments`] define them.
+/// Adds no flag to the command: the arguments of the load, of the way and of its end define them.
 impl Args for OwnFlags {
     fn augment_args(command: Command) -> Command {
         command

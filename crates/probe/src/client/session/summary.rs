@@ -80,6 +80,7 @@ impl FinishedTest<'_> {
             limit: None,
             capture: None,
             interrupted: test.interrupted,
+            until_sure: None,
             broken_off: self.broken_off,
         };
         measurement.to_bounded()

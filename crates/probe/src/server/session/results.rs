@@ -123,6 +123,7 @@ impl ServedTest {
             limit: None,
             capture: None,
             interrupted: false,
+            until_sure: None,
             broken_off: None,
             warnings: finished.rest.notes.clone(),
             validity: Validity::default(),

@@ -1,0 +1,137 @@
+//! How sure a test is of its result before its time is over.
+
+use fullpipe_record::{
+    Cause, Evidence, Limit, Sample, Steady, SureBound, TransferProgress, Verdict,
+};
+use fullpipe_stats::{RateInterval, within_run};
+use fullpipe_units::{BitRate, ByteCount, Span};
+
+use crate::figures::SenderSampleFigures;
+use crate::verdict::diagnose;
+
+/// Parts of equal length into which the steady part is cut for the interval of its rate.
+const PARTS: u64 = 20;
+
+/// What must have lasted for how long before a verdict is sure.
+struct LeastCourse {
+    /// The steady part, and its round trips.
+    steady: Span,
+    round_trips: u64,
+    /// Shares of the time so far at whose end the verdict must have been the same.
+    same_at: &'static [f64],
+}
+
+/// A limit that holds all the time shows at once.
+const OF_CONSTANT_LIMIT: LeastCourse = LeastCourse {
+    steady: Span::from_secs(1),
+    round_trips: 5,
+    same_at: &[0.85],
+};
+
+/// Losses come by chance, and other flows change.
+const OF_CHANCE: LeastCourse = LeastCourse {
+    steady: Span::from_millis(1500),
+    round_trips: 10,
+    same_at: &[0.75, 0.55],
+};
+
+/// Segments of a sawtooth of a window of one segment: 3 W² ÷ 8 pass while it grows from half of W to
+/// W, by one in each round trip (Mathis et al., 1997).
+const SEGMENTS_OF_A_SAWTOOTH: f64 = 0.375;
+
+/// Sawteeth after which the next is expected to be like them.
+const SAWTEETH: f64 = 2.0;
+
+/// A verdict and a rate of which a test is sure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SureResult {
+    /// The verdict so far.
+    pub verdict: Verdict,
+    /// The steady rate, with its interval.
+    pub rate: RateInterval,
+}
+
+/// Returns the result of which a test is as sure as `bound` asks, by the `evidence` so far; `None`
+/// if it is not, and where no data passes in the steady part: it may any moment.
+///
+/// Besides the two bounds, the verdict must have been the same before, and longer so where the limit
+/// is one of chance.
+pub fn sure_result(evidence: &Evidence, bound: SureBound) -> Option<SureResult> {
+    let rate = steady_interval(evidence).filter(|rate| rate.is_within(bound.rate))?;
+    let verdict = diagnose(evidence);
+    if verdict.confidence < bound.confidence {
+        return None;
+    }
+    let is_of_chance = matches!(verdict.kind, Limit::Loss | Limit::CongestionWindow)
+        || verdict.cause == Cause::Shared;
+    let least = if is_of_chance {
+        OF_CHANCE
+    } else {
+        OF_CONSTANT_LIMIT
+    };
+    let steady = evidence.steady?;
+    let round_trips = evidence.idle_rtt.unwrap_or_default() * least.round_trips;
+    if steady.duration < least.steady.max(round_trips)
+        || (is_of_chance || verdict.kind == Limit::Capacity) && !has_seen_sawteeth(evidence, steady)
+    {
+        return None;
+    }
+    let was_same = |share: &f64| {
+        let before = diagnose(&evidence.up_to(last_sample(evidence).scale_by(*share)));
+        (before.kind, before.cause) == (verdict.kind, verdict.cause)
+    };
+    least
+        .same_at
+        .iter()
+        .all(was_same)
+        .then_some(SureResult { verdict, rate })
+}
+
+/// Returns true if the steady part is as long as losses take to show that leave the rate of the path
+/// to a congestion control that yields to them: [`SAWTEETH`] of the window that fills the path. That
+/// of BBR does not yield to few.
+fn has_seen_sawteeth(evidence: &Evidence, steady: Steady) -> bool {
+    if SenderSampleFigures::from_evidence(evidence).is_bbr() {
+        return true;
+    }
+    let rtt = evidence.idle_rtt.unwrap_or_default();
+    let segment = segment_size(evidence).as_f64();
+    let [window, passed] = [rtt, steady.duration].map(|time| {
+        steady.rate.bytes_in(time).as_f64() / segment / f64::from(evidence.request.streams.max(1))
+    });
+    passed >= SAWTEETH * SEGMENTS_OF_A_SAWTOOTH * window * window
+}
+
+/// Payload of a segment; that of Ethernet where it is not known.
+fn segment_size(evidence: &Evidence) -> ByteCount {
+    let samples = evidence
+        .sender_samples
+        .iter()
+        .chain(&evidence.receiver_samples);
+    let sizes = samples.filter_map(|sample| sample.tcp.snd_mss.max(sample.tcp.rcv_mss));
+    sizes.max().unwrap_or(ByteCount::new(1448))
+}
+
+/// Returns the interval of the rate in the steady part; `None` where there is no such part.
+pub fn steady_interval(evidence: &Evidence) -> Option<RateInterval> {
+    let steady = evidence.steady?;
+    let end = steady.ramp + steady.duration;
+    let progress = if evidence.sender_samples.is_empty() {
+        TransferProgress::of_receiver(&evidence.receiver_samples, end)
+    } else {
+        TransferProgress::from_samples(&evidence.sender_samples, end)
+    };
+    let at = |part: u64| steady.ramp + steady.duration * part / PARTS;
+    let rates: Vec<BitRate> = (0..PARTS)
+        .map(|part| progress.mean_rate(at(part), at(part + 1)))
+        .collect();
+    within_run(&rates)
+}
+
+fn last_sample(evidence: &Evidence) -> Span {
+    let samples = evidence.sender_samples.iter();
+    let all = samples.chain(&evidence.receiver_samples);
+    all.map(|sample: &Sample| sample.at)
+        .max()
+        .unwrap_or_default()
+}
