@@ -131,6 +131,7 @@ fn measure_once(
     terminal: &Terminal,
 ) -> Result {
     let flag = &interrupts.flag;
+    let bound = arguments.until_sure.bound(request)?;
     let route = arguments
         .route
         .then(|| show_route(destination, flag, terminal))
@@ -143,7 +144,7 @@ fn measure_once(
     // One of many runs is a single line.
     let shows_rows = arguments.every.is_none();
     let progress = &mut interval_printer(request, shows_rows, terminal);
-    let measured = match (&picture, arguments.until_sure.until_sure) {
+    let measured = match (&picture, bound) {
         (picture, Some(bound)) => measure_until_sure(
             destination,
             request,

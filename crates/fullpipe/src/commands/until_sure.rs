@@ -10,19 +10,33 @@ use super::prelude::*;
 pub(crate) struct UntilSureArgument {
     /// End once the result is sure, before --time
     ///
-    /// The result is sure if the confidence of its limit is at least CONFIDENCE, and the 95 %
-    /// interval of its steady rate reaches no further than SHARE to either side. Says what that
-    /// saved, and what only more time would show.
+    /// The result is sure if the confidence of its limit is at least 0.9, and the 95 % interval of
+    /// its steady rate reaches no further than 5 % to either side; =0.95,2% asks for other bounds.
+    /// Says what that saved, and what only more time would show.
     #[arg(
         long,
-        value_name = "CONFIDENCE,SHARE",
+        value_name = "BOUNDS",
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "0.9,5%",
         value_parser = sure_bound,
-        conflicts_with_all = ["udp", "bytes", "blocks", "file", "iperf2"]
+        conflicts_with_all = ["bytes", "blocks", "file", "iperf2"]
     )]
-    pub(crate) until_sure: Option<SureBound>,
+    until_sure: Option<SureBound>,
+}
+
+impl UntilSureArgument {
+    /// Returns the bound that is asked for, if any.
+    ///
+    /// # Errors
+    /// Fails if the load is of datagrams.
+    pub(crate) fn bound(self, request: &Request) -> Result<Option<SureBound>> {
+        if self.until_sure.is_some() && request.transport == Transport::Udp {
+            let message = "datagrams have no limit but the rate that was asked for; leave out --until-sure, or --udp";
+            return Err(usage_failure(message));
+        }
+        Ok(self.until_sure)
+    }
 }
 
 fn sure_bound(text: &str) -> Result<SureBound, String> {

@@ -45,4 +45,5 @@ mod storage;
 mod sweep;
 mod tls;
 mod trace;
+mod until_sure;
 mod users;

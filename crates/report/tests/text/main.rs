@@ -8,10 +8,11 @@ mod page;
 mod programs;
 
 use fullpipe_record::{
-    Content, Document, Http1Download, Published, Steady, SweepOrder, SweepReport, SweepRun,
+    Basis, Content, Document, Http1Download, Published, Steady, SureBound, SweepOrder, SweepReport,
+    SweepRun, TestEnd,
 };
 use fullpipe_report::{self as report, PageSource, without_marks};
-use fullpipe_units::{BitRate, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 /// The width of a terminal that nobody has widened.
 const WIDTH: usize = 80;
@@ -155,6 +156,43 @@ fn a_ramp_whose_last_step_broke_off() {
         steps + &report::ramp_text(&fixture::ramp())
     });
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_measurement_that_ended_when_it_was_sure_says_what_more_time_would_show() {
+    let ended = |ended_by, loss_below| fullpipe_record::UntilSure {
+        bound: SureBound::default(),
+        ended_by,
+        judged_by: Basis::Sender,
+        rate: Some([BitRate::from_mbps(93), BitRate::from_mbps(95)]),
+        elapsed: Span::from_millis(2_400),
+        saved_time: Span::from_millis(7_600),
+        saved_bytes: ByteCount::from_mib(85),
+        passed: ByteCount::from_mib(25),
+        loss_below,
+    };
+    let said = |ended| {
+        let measured = fullpipe_record::Measurement {
+            until_sure: Some(Box::new(ended)),
+            ..fixture::measurement()
+        };
+        let text = textbook(&report::measurement_text(&measured));
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let sure = said(ended(TestEnd::Sure, Some(Ratio::new(0.0002))));
+    for part in [
+        "Ended after 2.40 s, as the result was sure to 0.9 and ± 5 % by the figures of this end",
+        "the steady rate is 93 Mbit/s to 95 Mbit/s at 95 %. That saved 7.60 s and 85 MiB.",
+        "losses of less than 0.02 % of the segments, a token bucket or a buffer of more than 25 MiB",
+    ] {
+        assert!(sure.contains(part), "{sure}");
+    }
+    assert!(!said(ended(TestEnd::Sure, None)).contains("losses of less"));
+    let other = said(ended(TestEnd::Other, None));
+    assert!(
+        other.contains("did not become sure to 0.9 and ± 5 %"),
+        "{other}"
+    );
 }
 
 #[test]

@@ -29,16 +29,14 @@ pub(super) fn run(
                        `fullpipe measure --udp`";
         return Err(usage_failure(message));
     }
+    let bound = arguments.until_sure.bound(&request)?;
     let flag = super::super::interrupt_flag()?;
     let (destination, far_end) = arguments.way.destination(host)?;
     let bench = MeasurementSetup {
         destination,
         far_end,
         is_iperf2: arguments.way.is_iperf2(),
-        sure: arguments
-            .until_sure
-            .until_sure
-            .map(|bound| (bound, arguments.bandwidth)),
+        sure: bound.map(|bound| (bound, arguments.bandwidth)),
         flag: &flag,
         terminal,
     };

@@ -40,6 +40,8 @@ fullpipe diagnose [OPTIONS] <HOST|URL>
 /// routers where (SYN probes, up to 4 s).
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("subject").required(true)), override_usage = USAGES)]
+// The short help is one screen.
+#[command(mut_arg("length", |length| length.hide_short_help(true)))]
 pub(crate) struct DiagnoseArguments {
     // Before the flags themselves: whoever reads one takes it out of what was given.
     #[command(flatten)]
