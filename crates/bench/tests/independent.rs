@@ -120,6 +120,36 @@ fn simulated_cases_of_two_seeds_are_pooled() {
     assert_eq!(limits.len(), 17, "{limits:?}");
 }
 
+#[test]
+fn transfers_that_end_once_they_are_sure_are_about_as_right_as_whole_ones() {
+    let arguments = [
+        "--virtual",
+        "--until-sure",
+        "--seed",
+        "9103",
+        "--count",
+        "40",
+    ];
+    let said = text(&independent(&arguments));
+    for view in ["Sender", "Receiver"] {
+        let head = format!("ended by the view of {view}: ");
+        let line = said
+            .lines()
+            .find(|line| line.starts_with(&head))
+            .expect(&said);
+        let number_after = |words: &str| -> f64 {
+            let (_, rest) = line.split_once(words).expect(line);
+            let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+            rest[..end.unwrap_or(rest.len())].parse().expect(line)
+        };
+        let all = number_after(&head);
+        assert!(all > 30.0, "{line}");
+        assert!(number_after("only whole ") <= 0.05 * all, "{line}");
+        assert!(number_after("rate within 5 % in ") >= 0.9 * all, "{line}");
+        assert!(number_after(" %); ") <= 25.0, "{line}");
+    }
+}
+
 /// Tests whose figures are judged.
 mod tests_alone {
     use super::*;

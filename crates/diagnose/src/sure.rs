@@ -1,7 +1,7 @@
 //! How sure a test is of its result before its time is over.
 
 use fullpipe_record::{
-    Cause, Evidence, Limit, Sample, Steady, SureBound, TransferProgress, Verdict,
+    Basis, Cause, Evidence, Limit, Sample, Steady, SureBound, TransferProgress, Verdict,
 };
 use fullpipe_stats::{RateInterval, within_run};
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -25,14 +25,14 @@ struct LeastCourse {
 const OF_CONSTANT_LIMIT: LeastCourse = LeastCourse {
     steady: Span::from_secs(1),
     round_trips: 5,
-    same_at: &[0.85],
+    same_at: &[0.9],
 };
 
 /// Losses come by chance, and other flows change.
 const OF_CHANCE: LeastCourse = LeastCourse {
     steady: Span::from_millis(1500),
     round_trips: 10,
-    same_at: &[0.75, 0.55],
+    same_at: &[0.8, 0.6],
 };
 
 /// Segments of a sawtooth of a window of one segment: 3 W² ÷ 8 pass while it grows from half of W to
@@ -62,29 +62,41 @@ pub fn sure_result(evidence: &Evidence, bound: SureBound) -> Option<SureResult> 
     if verdict.confidence < bound.confidence {
         return None;
     }
-    let is_of_chance = matches!(verdict.kind, Limit::Loss | Limit::CongestionWindow)
-        || verdict.cause == Cause::Shared;
-    let least = if is_of_chance {
-        OF_CHANCE
-    } else {
-        OF_CONSTANT_LIMIT
-    };
-    let steady = evidence.steady?;
+    let (least, steady) = (least_course(&verdict), evidence.steady?);
     let round_trips = evidence.idle_rtt.unwrap_or_default() * least.round_trips;
     if steady.duration < least.steady.max(round_trips)
-        || (is_of_chance || verdict.kind == Limit::Capacity) && !has_seen_sawteeth(evidence, steady)
+        || is_of_window(&verdict) && !has_seen_sawteeth(evidence, steady)
     {
         return None;
     }
-    let was_same = |share: &f64| {
-        let before = diagnose(&evidence.up_to(last_sample(evidence).scale_by(*share)));
-        (before.kind, before.cause) == (verdict.kind, verdict.cause)
-    };
-    least
-        .same_at
-        .iter()
-        .all(was_same)
+    let mut shares = least.same_at.iter();
+    shares
+        .all(|share| was_same(evidence, *share, &verdict))
         .then_some(SureResult { verdict, rate })
+}
+
+/// Returns true if the verdict was the same at this share of the time so far.
+fn was_same(evidence: &Evidence, share: f64, verdict: &Verdict) -> bool {
+    let before = diagnose(&evidence.up_to(last_sample(evidence).scale_by(share)));
+    (before.kind, before.cause) == (verdict.kind, verdict.cause)
+}
+
+/// Returns true if losses end each growth of the sender's window, or would.
+const fn is_of_window(verdict: &Verdict) -> bool {
+    matches!(
+        verdict.kind,
+        Limit::Capacity | Limit::Loss | Limit::CongestionWindow
+    )
+}
+
+/// Returns what must have lasted for a verdict. The receiving end sees no window of the sender.
+fn least_course(verdict: &Verdict) -> LeastCourse {
+    let is_of_full_link = verdict.kind == Limit::Capacity && verdict.cause != Cause::Shared;
+    if is_of_window(verdict) && !(is_of_full_link && verdict.basis != Basis::Receiver) {
+        OF_CHANCE
+    } else {
+        OF_CONSTANT_LIMIT
+    }
 }
 
 /// Returns true if the steady part is as long as losses take to show that leave the rate of the path

@@ -30,6 +30,7 @@ const USUAL_TIME: Span = Span::from_secs(10);
 
 /// The cases to run, and the use of their records.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Judging {
     /// From which cases are drawn; given again, their cases are pooled
     #[arg(long, value_name = "N")]
@@ -223,7 +224,9 @@ impl Judging {
         }
         plan.retain(|case| session.includes(None, &case.name));
         if self.until_sure {
-            plan.iter_mut().for_each(|case| case.last_for(USUAL_TIME));
+            for case in &mut plan {
+                case.last_for(USUAL_TIME);
+            }
         }
         let views = if self.until_sure {
             vec![JudgedView::BothEnds]

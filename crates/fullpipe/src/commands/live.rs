@@ -126,7 +126,7 @@ pub(crate) fn draw_measurement(
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
     watch_closely(destination, request, &interrupts.flag, &mut |event| {
-        pass_event(Some(picture), event, progress)
+        pass_event(Some(picture), event, progress);
     })
 }
 
