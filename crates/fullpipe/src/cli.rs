@@ -74,6 +74,10 @@ mod tests {
     /// Flags whose meaning differs between commands, with the reason.
     const EXCEPTIONS: &[(&str, &str)] = &[
         (
+            "--allow",
+            "the networks of clients of `serve`, and what tools of `mcp` may do",
+        ),
+        (
             "-i",
             "the interval of iperf3 in `measure`, the device of tcpdump in `trace`",
         ),

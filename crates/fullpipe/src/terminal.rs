@@ -47,6 +47,10 @@ impl OutputFormat {
     }
 }
 
+/// Variable of the environment for whoever wants both forms of a result: where it is set, the text
+/// goes to standard error if standard output has JSON.
+pub(crate) const TEXT_ASIDE: &str = "FULLPIPE_TEXT_ASIDE";
+
 /// Characters of a status line that fit every terminal.
 const STATUS_WIDTH: usize = 79;
 
@@ -56,6 +60,8 @@ pub(crate) struct Terminal {
     pub(crate) format: OutputFormat,
     quiet: bool,
     has_colours: bool,
+    /// Set if the text goes to standard error where standard output has JSON.
+    text_aside: bool,
     /// File for the result as a page.
     page: Option<PathBuf>,
     /// Set if that file could not be written.
@@ -71,6 +77,7 @@ impl Terminal {
             format,
             quiet,
             has_colours,
+            text_aside: std::env::var_os(TEXT_ASIDE).is_some(),
             page: None,
             lacks_page: AtomicBool::new(false),
         }
@@ -98,10 +105,13 @@ impl Terminal {
         )))
     }
 
-    /// Prints a part of the result as text; prints nothing if the result is JSON.
+    /// Prints a part of the result as text; if the result is JSON, prints nothing, or on standard
+    /// error where that was asked for.
     pub(crate) fn print_result(&self, text: &str) {
         if self.format == OutputFormat::Text {
             self.print_marked(text);
+        } else if self.text_aside {
+            print_text(StandardStream::Error, &without_marks(text));
         }
     }
 

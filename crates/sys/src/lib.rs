@@ -5,6 +5,7 @@
 
 mod capture;
 mod child;
+mod confine;
 mod connections;
 mod control;
 mod datagrams;
@@ -37,6 +38,7 @@ pub use capture::{
     ALL_DEVICES, CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer, MAX_PEERS,
 };
 pub use child::ends_within;
+pub use confine::confine_thread;
 pub use connections::{ConnectionTable, TcpConnection};
 pub use datagrams::{
     MAX_MESSAGES, MAX_SEGMENTS, ReceivedMessage, cut_datagrams, join_datagrams, receive_messages,

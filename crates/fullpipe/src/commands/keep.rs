@@ -36,7 +36,7 @@ pub(crate) struct KeepArguments {
 }
 
 /// The place of the archive.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Archive")]
 pub(crate) struct PlaceArgument {
     /// Archive: a file, or `postgres://USER@HOST/DATABASE`

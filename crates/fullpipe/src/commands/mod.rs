@@ -26,6 +26,7 @@ mod load;
 mod log_thread;
 mod login;
 mod man;
+mod mcp;
 mod measure;
 mod output;
 mod pidfile;
@@ -119,6 +120,7 @@ commands! {
         Schema(schema::SchemaArguments),
         Completions(completions::CompletionsArguments),
         Man(man::ManArguments),
+        Mcp(mcp::McpArguments),
 }
 
 /// Returns the template of the program's help, which lists the commands by group, each in one line.

@@ -30,6 +30,7 @@ mod iperf2;
 mod live;
 mod machine;
 mod matrix;
+mod mcp;
 mod over_ssh;
 mod placement;
 mod ramp;

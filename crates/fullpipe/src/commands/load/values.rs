@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// A host, and a port where it is named with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerAddress {
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(super) port: Option<u16>,
     /// The host as ssh has it, if its server is to be started over ssh.
     pub(crate) ssh: Option<SshHost>,
