@@ -16,7 +16,7 @@ use super::prelude::*;
 use super::state::user_folder;
 
 /// Variable of the environment that names an archive.
-const VARIABLE: &str = "FULLPIPE_STORE";
+pub(super) const VARIABLE: &str = "FULLPIPE_STORE";
 
 /// Time for an archive to answer after a request to end the program.
 const GRACE: Duration = Duration::from_secs(1);

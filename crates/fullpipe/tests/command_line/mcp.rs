@@ -127,11 +127,13 @@ impl Folders {
         self.0.path().join(name)
     }
 
-    /// A server of the one folder, with an archive.
+    /// A server of the one folder, with an archive that is named from where it runs.
     fn server(&self, arguments: &[&str]) -> Command {
         let mut command = fullpipe(&["mcp"]);
         command.arg(self.path("inside")).args(arguments);
-        command.env("FULLPIPE_STORE", self.archive());
+        command
+            .current_dir(&self.0)
+            .env("FULLPIPE_STORE", "archive/of runs.db");
         command
     }
 

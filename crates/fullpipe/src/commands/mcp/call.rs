@@ -9,6 +9,7 @@ use std::thread;
 use fullpipe_sys::{confine_thread, end_with_this_thread, ends_within};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::commands::keep::VARIABLE as ARCHIVE_VARIABLE;
 use crate::commands::prelude::*;
 use crate::terminal::TEXT_ASIDE;
 
@@ -43,6 +44,8 @@ pub(super) struct ToolCall {
     pub(super) confined: Option<Confinement>,
     /// Folder in which it runs.
     pub(super) folder: PathBuf,
+    /// File of the archive, if it is one.
+    pub(super) archive: Option<PathBuf>,
     pub(super) deadline: Duration,
 }
 
@@ -78,6 +81,7 @@ impl ToolCall {
         command
             .args(self.words)
             .env(TEXT_ASIDE, "1")
+            .envs(self.archive.map(|file| (ARCHIVE_VARIABLE, file)))
             .current_dir(self.folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -46,6 +46,8 @@ fullpipe says why a transfer over a network is slow, and what to change. Quantit
 pub(super) struct ToolServer {
     grants: Grants,
     commands: clap::Command,
+    /// The archive of the user who starts the server, from wherever a tool runs.
+    archive: Option<ArchiveLocation>,
     pub(super) slots: Arc<Semaphore>,
 }
 
@@ -56,6 +58,7 @@ impl ToolServer {
         Self {
             grants,
             commands,
+            archive: PlaceArgument::default().location().ok().map(from_anywhere),
             slots: Arc::new(Semaphore::new(MAX_CALLS as usize)),
         }
     }
@@ -73,6 +76,10 @@ impl ToolServer {
             words,
             confined: is_reading.then(|| self.confinement(tool)),
             folder: folder.cloned().unwrap_or_else(|| "/".into()),
+            archive: match &self.archive {
+                Some(ArchiveLocation::File(file)) => Some(file.clone()),
+                _ => None,
+            },
             deadline: if is_reading {
                 READING_TIME
             } else {
@@ -86,10 +93,8 @@ impl ToolServer {
             readable: self.grants.folders.clone(),
             writable: Vec::new(),
         };
-        let archive = tool
-            .reads_archive
-            .then(|| PlaceArgument::default().location());
-        match archive.and_then(Result::ok) {
+        match &self.archive {
+            _ if !tool.reads_archive => {}
             // SQLite has files beside it, to read it too.
             Some(ArchiveLocation::File(file)) => {
                 confined.writable.extend(file.parent().map(Path::to_owned));
@@ -120,6 +125,15 @@ impl ToolServer {
             () = context.ct.cancelled() => return Err("the client ended it".to_owned()),
         };
         run_aside(call, slot, context).await
+    }
+}
+
+fn from_anywhere(place: ArchiveLocation) -> ArchiveLocation {
+    match &place {
+        ArchiveLocation::File(file) => {
+            std::path::absolute(file).map_or(place, ArchiveLocation::File)
+        }
+        ArchiveLocation::Postgresql(_) => place,
     }
 }
 
