@@ -165,10 +165,6 @@ struct ApplyArguments {
         required_unless_present = "rtt",
     )]
     settings: Vec<ChangeOrHost>,
-    #[command(flatten)]
-    way: FarEndArguments,
-    #[command(flatten)]
-    path: MaybePath,
     /// Print the changes as a diff, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -178,6 +174,11 @@ struct ApplyArguments {
     /// Set the sysctls at each boot too, by a file in /etc/sysctl.d
     #[arg(long)]
     persist: bool,
+    #[command(flatten)]
+    path: MaybePath,
+    // Behind the flags without a heading, which would have its own.
+    #[command(flatten)]
+    way: FarEndArguments,
     #[command(flatten)]
     journal: JournalFolder,
     #[command(flatten)]
