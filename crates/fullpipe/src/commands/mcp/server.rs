@@ -128,11 +128,13 @@ impl ToolServer {
     }
 }
 
+/// Returns the place with the whole name of a file, which leads by no link to another folder.
 fn from_anywhere(place: ArchiveLocation) -> ArchiveLocation {
     match &place {
-        ArchiveLocation::File(file) => {
-            std::path::absolute(file).map_or(place, ArchiveLocation::File)
-        }
+        ArchiveLocation::File(file) => file
+            .canonicalize()
+            .or_else(|_| std::path::absolute(file))
+            .map_or(place, ArchiveLocation::File),
         ArchiveLocation::Postgresql(_) => place,
     }
 }
@@ -258,7 +260,8 @@ fn thinned_document(document: Value) -> (Value, Option<String>) {
         let thinned = with_lists_of(&document, longest);
         if thinned.to_string().len() <= MAX_ANSWER {
             let note = format!(
-                "Lists of the document have at most {longest} of their elements here; the command prints all with --json."
+                "Lists of the document have at most {longest} of their elements here; the command prints all with \
+                 --json."
             );
             return (thinned, Some(note));
         }
