@@ -39,11 +39,13 @@ fn restrict_to(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fullpipe_testkit::require;
     use std::fs;
     use std::thread;
 
     #[test]
     fn a_confined_thread_reads_and_writes_only_what_it_may() {
+        require!(Landlock);
         let base = std::env::temp_dir().join(format!("fullpipe-confined-{}", std::process::id()));
         let [read, write, other] = ["read", "write", "other"].map(|name| base.join(name));
         for folder in [&read, &write, &other] {

@@ -3,6 +3,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use landlock::{AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
+
 use crate::postgres;
 
 /// Something that not every machine has.
@@ -44,6 +46,8 @@ pub enum Need {
     Unshare,
     /// User namespaces for ordinary users, tried by root as one of them.
     UserNamespaces,
+    /// Landlock of the kernel, which confines a thread to files.
+    Landlock,
     /// The program `strace`, which slows system calls down.
     Strace,
     /// The program `socat`.
@@ -79,6 +83,7 @@ impl Need {
             Self::Tcptrace => lacking_program("tcptrace", "-v"),
             Self::Unshare => lacking_program("unshare", "--version"),
             Self::UserNamespaces => lacking_user_namespaces(),
+            Self::Landlock => lacking_landlock(),
             Self::Strace => lacking_program("strace", "-V"),
             Self::Socat => lacking_program("socat", "-V"),
             Self::Ethtool => lacking_program("ethtool", "--version"),
@@ -162,6 +167,14 @@ fn lacking_loop() -> Option<String> {
     let has_devices = Path::new("/dev/loop-control").exists();
     lacking_program("mkfs.ext4", "-V")
         .or_else(|| (!has_devices).then(|| "there are no loop devices".to_owned()))
+}
+
+fn lacking_landlock() -> Option<String> {
+    // Nothing is confined by what is only prepared.
+    let prepared = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::ReadFile);
+    prepared.err().map(|error| error.to_string())
 }
 
 /// Nobody's number, which owns nothing.

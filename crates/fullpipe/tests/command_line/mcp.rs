@@ -184,6 +184,7 @@ fn every_tool_is_listed_with_the_schema_of_its_arguments() {
 
 #[test]
 fn every_tool_that_reads_can_be_called() {
+    require!(Landlock);
     within_two_minutes(async {
         let folders = Folders::new();
         fs::create_dir(folders.path("archive")).unwrap();
@@ -238,6 +239,7 @@ fn every_tool_that_reads_can_be_called() {
 /// The whole document is a megabyte.
 #[test]
 fn an_answer_is_no_longer_than_an_assistant_reads() {
+    require!(Landlock);
     within_two_minutes(async {
         let session = Session::start(&mut fullpipe(&["mcp"])).await;
         let result = session
@@ -262,6 +264,7 @@ fn an_answer_is_no_longer_than_an_assistant_reads() {
 
 #[test]
 fn what_was_not_permitted_is_refused() {
+    require!(Landlock);
     within_two_minutes(async {
         let folders = Folders::new();
         let session = Session::start(&mut folders.server(&[])).await;
@@ -332,6 +335,7 @@ fn what_was_not_permitted_is_refused() {
 /// the kernel sees.
 #[test]
 fn a_file_outside_the_folders_is_refused() {
+    require!(Landlock);
     within_two_minutes(async {
         let folders = Folders::new();
         let session = Session::start(&mut folders.server(&[])).await;
@@ -447,6 +451,7 @@ fn is_gone(pid: &str) -> bool {
 
 #[test]
 fn a_call_ends_when_its_client_cancels_it_or_goes() {
+    require!(Landlock);
     within_two_minutes(async {
         let session = Session::start(&mut fullpipe(&["mcp"])).await;
         for _ in 0..2 {
@@ -464,6 +469,7 @@ fn a_call_ends_when_its_client_cancels_it_or_goes() {
 
 #[test]
 fn a_call_does_not_outlive_a_server_that_is_killed() {
+    require!(Landlock);
     within_two_minutes(async {
         let mut session = Session::start(&mut fullpipe(&["mcp"])).await;
         let endless = json!({"path": "rate=10G,rtt=1ms", "time": "100000"});
