@@ -10,7 +10,6 @@ use std::{env, fs, process};
 
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis};
-use fullpipe_report::TextStyle;
 use fullpipe_trace::{
     CaptureContent, CaptureUse, ExplainedTransfers, PacketFile, RedactedWriter, TransferEvidence,
     match_flows, of_both, read_flows,
@@ -93,6 +92,7 @@ fn judged(transfers: Vec<TransferEvidence>) -> Vec<CapturedTransfer> {
                 remedies,
                 evidence: Some(evidence),
                 defects: Vec::new(),
+                next: Vec::new(),
             },
         }
     };
@@ -100,7 +100,7 @@ fn judged(transfers: Vec<TransferEvidence>) -> Vec<CapturedTransfer> {
 }
 
 fn print(report: CaptureReport) {
-    let text = fullpipe_report::capture_text(&report, 10, TextStyle::PLAIN);
+    let text = fullpipe_report::capture_text(&report, 10);
     assert!(
         !text.chars().any(|sign| sign.is_control() && sign != '\n'),
         "{text:?}"
