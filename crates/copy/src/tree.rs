@@ -362,27 +362,42 @@ pub(crate) fn modification_time(stat: &Stat) -> ModificationTime {
     }
 }
 
-/// Opens `path` below `root`, through no link and to nothing outside (Linux 5.6).
+/// Opens `path` below `root`, through no link and to nothing outside.
 fn open_beneath(root: &OwnedFd, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(
-        root,
-        OsStr::from_bytes(path),
-        flags | OFlags::CLOEXEC,
-        Mode::empty(),
-        resolve,
-    )
-    .map_err(|error| match error {
+    let (name, flags) = (OsStr::from_bytes(path), flags | OFlags::CLOEXEC);
+    let opened = match openat2(root, name, flags, Mode::empty(), resolve) {
+        // Linux has the call since 5.6, and container runtimes that are older refuse it.
+        Err(Errno::NOSYS | Errno::PERM) => open_name_by_name(root, path, flags),
+        opened => opened,
+    };
+    opened.map_err(|error| match error {
         Errno::LOOP | Errno::XDEV => io::Error::new(
             io::ErrorKind::PermissionDenied,
             "a symbolic link is on the way, and is not followed",
         ),
-        Errno::NOSYS => io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the kernel lacks openat2, which Linux has since 5.6",
-        ),
         error => error.into(),
     })
+}
+
+/// Does so by one call for each name of `path`, none of which leads up.
+fn open_name_by_name(root: &OwnedFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut folder: Option<OwnedFd> = None;
+    let mut names = path.split(|byte| *byte == b'/').peekable();
+    while let Some(name) = names.next() {
+        if matches!(name, b"" | b"." | b"..") {
+            return Err(Errno::XDEV);
+        }
+        let flags = if names.peek().is_some() {
+            SEARCHED
+        } else {
+            flags
+        };
+        let within = folder.as_ref().unwrap_or(root);
+        let (name, flags) = (OsStr::from_bytes(name), flags | OFlags::NOFOLLOW);
+        folder = Some(openat(within, name, flags, Mode::empty())?);
+    }
+    folder.ok_or(Errno::NOENT)
 }
 
 #[cfg(test)]

@@ -32,6 +32,39 @@ fn no_link_on_the_way_is_followed() {
 }
 
 #[test]
+fn a_kernel_that_cannot_open_a_path_at_once_opens_the_same_name_by_name() {
+    let outside = tempfile::tempdir().unwrap();
+    let inside = tempfile::tempdir().unwrap();
+    fs::create_dir_all(inside.path().join("a/b")).unwrap();
+    for file in [outside.path().join("file"), inside.path().join("a/b/file")] {
+        fs::write(file, "content").unwrap();
+    }
+    symlink(outside.path(), inside.path().join("a/link")).unwrap();
+    symlink("b/file", inside.path().join("a/file")).unwrap();
+    let root = openat(CWD, inside.path(), FOLDER, Mode::empty()).unwrap();
+    let paths = [
+        "a/b/file",
+        "a/b",
+        "a/file",
+        "a/link",
+        "a/link/file",
+        "a/none",
+        "a/b/file/none",
+    ];
+    for path in paths {
+        for flags in [OFlags::RDONLY, FOLDER, SEARCHED] {
+            let at_once = open_beneath(&root, path.as_bytes(), flags).is_ok();
+            let by_name = open_name_by_name(&root, path.as_bytes(), flags).is_ok();
+            assert_eq!(at_once, by_name, "{path} {flags:?}");
+        }
+    }
+    for path in ["../file", "a/../a/b/file", "/etc", ""] {
+        let refused = open_name_by_name(&root, path.as_bytes(), OFlags::RDONLY);
+        assert!(refused.is_err(), "{path}");
+    }
+}
+
+#[test]
 fn a_folder_that_becomes_a_link_leads_nowhere() {
     let outside = tempfile::tempdir().unwrap();
     let inside = tempfile::tempdir().unwrap();
