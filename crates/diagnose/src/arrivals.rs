@@ -12,7 +12,7 @@ use crate::path;
 use crate::snapshot::{own_window, received_bytes};
 use crate::thresholds::{
     BURST_PAUSE, CLOCK_TICK, INFLATED_RTT_FACTOR, MAX_FRAME, MIN_BURST_PAUSES_SHARE,
-    MIN_RECOVERIES, SLIGHTLY_INFLATED_RTT_FACTOR,
+    MIN_RECOVERIES, SHARE_WHILE_PROBING, SLIGHTLY_INFLATED_RTT_FACTOR,
 };
 
 /// The figures of the receiving end's samples, over the part that is judged.
@@ -211,7 +211,7 @@ impl<'a> ReceiverSampleFigures<'a> {
     fn goes_on(&self, before: &Sample, now: &Sample) -> bool {
         let came = received_bytes(now).saturating_sub(received_bytes(before));
         let usual = self.rate.bytes_in(now.at.saturating_sub(before.at));
-        came >= usual.scale_by(0.25 / self.flows.len() as f64)
+        came >= usual.scale_by(SHARE_WHILE_PROBING / self.flows.len() as f64)
     }
 
     /// Returns the payload that the stated bandwidth can carry.

@@ -1,7 +1,7 @@
 //! How sure a test is of its result before its time is over.
 
 use fullpipe_record::{
-    Basis, Cause, Evidence, Limit, Sample, Steady, SureBound, TransferProgress, Verdict,
+    Basis, Cause, Evidence, Limit, Steady, SureBound, TransferProgress, Verdict,
 };
 use fullpipe_stats::{RateInterval, within_run};
 use fullpipe_units::{BitRate, ByteCount, Span};
@@ -77,7 +77,7 @@ pub fn sure_result(evidence: &Evidence, bound: SureBound) -> Option<SureResult> 
 
 /// Returns true if the verdict was the same at this share of the time so far.
 fn was_same(evidence: &Evidence, share: f64, verdict: &Verdict) -> bool {
-    let before = diagnose(&evidence.up_to(last_sample(evidence).scale_by(share)));
+    let before = diagnose(&evidence.up_to(evidence.last_sample_at().scale_by(share)));
     (before.kind, before.cause) == (verdict.kind, verdict.cause)
 }
 
@@ -138,12 +138,4 @@ pub fn steady_interval(evidence: &Evidence) -> Option<RateInterval> {
         .map(|part| progress.mean_rate(at(part), at(part + 1)))
         .collect();
     within_run(&rates)
-}
-
-fn last_sample(evidence: &Evidence) -> Span {
-    let samples = evidence.sender_samples.iter();
-    let all = samples.chain(&evidence.receiver_samples);
-    all.map(|sample: &Sample| sample.at)
-        .max()
-        .unwrap_or_default()
 }

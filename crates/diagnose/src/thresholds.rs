@@ -860,3 +860,11 @@ pub(crate) const MIN_USE_OF_SWINGING_WINDOW: f64 = 0.4;
 pub(crate) const MAX_WAIT_FOR_SHAPER: f64 = 1.5;
 /// Time for which a pace sends at once (`tcp_tso_autosize`, with `sk_pacing_shift` 10).
 pub(crate) const TIME_OF_PACED_TRAIN: Span = Span::from_nanos(1_000_000_000 / 1024);
+/// Segments by which what is in flight differs where it is the same: trains end in between.
+pub(crate) const SAME_SEGMENTS: f64 = 1.5;
+/// Share of the usual data between two samples below which BBR looks at the round trip of the idle
+/// path (`BBR_PROBE_RTT`: four segments in flight).
+pub(crate) const SHARE_WHILE_PROBING: f64 = 0.25;
+/// Times for which a full segment is on the line, up to which it waits behind no other (simulated:
+/// 1.0 of policers).
+pub(crate) const ALONE_ON_THE_LINE: f64 = 1.25;

@@ -74,6 +74,12 @@ impl Evidence {
         (self.is_watched && self.capture.is_none() && is_few).then_some(looks)
     }
 
+    /// Returns the time of the last sample of either end.
+    pub fn last_sample_at(&self) -> Span {
+        let samples = self.sender_samples.iter().chain(&self.receiver_samples);
+        samples.map(|sample| sample.at).max().unwrap_or_default()
+    }
+
     /// Returns the evidence that there was when data had flowed for `elapsed`: the samples up to
     /// then, and what follows from them. The round-trip time under load is then the kernel's.
     #[must_use]

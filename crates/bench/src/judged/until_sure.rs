@@ -47,7 +47,7 @@ impl EndedTransfer {
         let evidence = record.evidence.as_ref()?;
         let views = [own_view, JudgedView::BothEnds];
         let whole = views.map(|view| view.evidence(evidence, record.stated()));
-        let last = last_sample(&whole[0]);
+        let last = whole[0].last_sample_at();
         let ended = first_sure(&whole[0]).unwrap_or(last);
         let early = whole.each_ref().map(|evidence| {
             if ended < last {
@@ -100,7 +100,7 @@ impl EndedTransfer {
 fn first_sure(evidence: &Evidence) -> Option<Span> {
     let looks = (1..).map(|count| LOOK * count);
     looks
-        .take_while(|at| *at < last_sample(evidence))
+        .take_while(|at| *at < evidence.last_sample_at())
         .find(|at| sure_result(&evidence.up_to(*at), SureBound::default()).is_some())
 }
 
@@ -115,12 +115,6 @@ fn judge_each(record: &Record, views: [JudgedView; 2], evidence: &[Evidence; 2])
 /// Returns `part` ÷ `whole`; one of nothing.
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 1.0 }
-}
-
-fn last_sample(evidence: &Evidence) -> Span {
-    let samples = evidence.sender_samples.iter();
-    let all = samples.chain(&evidence.receiver_samples);
-    all.map(|sample| sample.at).max().unwrap_or_default()
 }
 
 fn view_text(view: JudgedView, ended: &[EndedTransfer]) -> String {

@@ -8,10 +8,10 @@ use fullpipe_units::{ByteCount, Ratio, Span};
 use crate::arrivals::{ReceiverSampleFigures, counter_growth, growth_in_flow};
 use crate::loss_episodes::LossEpisodes;
 use crate::thresholds::{
-    DRIFT_OF_STEADY_DEVICE, EXPLAINED_BY_LOSS_FACTOR, FASTER_FACTOR_AFTER_STARTUP, KEPT_BY_CUBIC,
-    KEPT_BY_RENO, MAX_DRIFT_OF_DEVICE, MIN_DRIFT_OF_CHANCE, MIN_EPISODES, MIN_NEEDLESS_SHARE,
-    MIN_RECOVERIES, MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE, REGROWING_WINDOW_FACTOR,
-    ROUNDS_OF_STARTUP, WHOLE_LINK_SHARE,
+    ALONE_ON_THE_LINE, DRIFT_OF_STEADY_DEVICE, EXPLAINED_BY_LOSS_FACTOR,
+    FASTER_FACTOR_AFTER_STARTUP, KEPT_BY_CUBIC, KEPT_BY_RENO, MAX_DRIFT_OF_DEVICE,
+    MIN_DRIFT_OF_CHANCE, MIN_EPISODES, MIN_NEEDLESS_SHARE, MIN_RECOVERIES, MUCH_OUT_OF_ORDER,
+    NO_BURST_BEFORE_QUEUE, REGROWING_WINDOW_FACTOR, ROUNDS_OF_STARTUP, WHOLE_LINK_SHARE,
 };
 
 impl<'a> ReceiverSampleFigures<'a> {
@@ -128,7 +128,9 @@ impl<'a> ReceiverSampleFigures<'a> {
         let waits = self.rtt.zip(self.evidence.idle_rtt);
         waits
             .zip(on_the_line)
-            .is_some_and(|((rtt, idle), on_the_line)| rtt <= idle + on_the_line.scale_by(1.25))
+            .is_some_and(|((rtt, idle), on_the_line)| {
+                rtt <= idle + on_the_line.scale_by(ALONE_ON_THE_LINE)
+            })
     }
 
     /// Returns the share of the segments that came out of order, where losses are judged.

@@ -9,7 +9,7 @@ use crate::thresholds::{
     CLOCKED_BURSTS, FALLEN_WINDOW_SHARE, MAX_FREE_SHARE, MIN_FREE_SHARE, MIN_LEVEL,
     MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS, MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_LOW_WINDOW,
     MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_USE_OF_SWINGING_WINDOW, MIN_WAIT,
-    MIN_WINDOW_SWINGS, SAME_IN_FLIGHT,
+    MIN_WINDOW_SWINGS, SAME_IN_FLIGHT, SAME_SEGMENTS,
 };
 
 /// A transfer as a capture shows it.
@@ -68,7 +68,7 @@ impl CaptureView<'_> {
             .mss
             .zip(self.usual_most_in_flight())
             .map(|(mss, most)| Ratio::from_quotient(mss.as_f64(), (most + mss).as_f64()).get());
-        let same = SAME_IN_FLIGHT.min(1.0 - one_segment.unwrap_or(0.0) * 1.5);
+        let same = SAME_IN_FLIGHT.min(1.0 - one_segment.unwrap_or(0.0) * SAME_SEGMENTS);
         !self.ever_lost_on_path() && self.has_less_than(same)
     }
 
