@@ -171,14 +171,21 @@ fn enter_network(network: &OwnedFd, host_name: &str) -> io::Result<()> {
 
 /// Makes `command` be killed when the thread that starts it ends, however that comes about.
 pub fn end_with_this_thread(command: &mut Command) {
-    // SAFETY: between fork and exec the function makes one system call and allocates nothing.
-    unsafe { command.pre_exec(ask_for_death_signal) };
+    let parent = std::process::id();
+    // SAFETY: between fork and exec the function makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(move || ask_for_death_signal(parent)) };
 }
 
-/// Has the kernel kill this process when the thread that started it ends.
-fn ask_for_death_signal() -> io::Result<()> {
+/// Has the kernel kill this process when the thread of `parent` that started it ends. Fails if the
+/// parent is gone already.
+fn ask_for_death_signal(parent: u32) -> io::Result<()> {
     // SAFETY: PR_SET_PDEATHSIG takes a signal's number and concerns the calling process alone.
-    check_call(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } == 0)
+    check_call(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } == 0)?;
+    if std::os::unix::process::parent_id() == parent {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(libc::ESRCH))
+    }
 }
 
 /// The side of a fork that a process is on.

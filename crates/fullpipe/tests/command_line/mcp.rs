@@ -19,10 +19,11 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use rmcp::model::{CallToolRequestParams, CallToolResult, Tool};
 use rmcp::service::RunningService;
-use rmcp::{RoleClient, ServiceExt};
+use rmcp::{RoleClient, ServiceError, ServiceExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::unix::pipe;
+use tokio::task::JoinHandle;
 
 use crate::common::{fullpipe, run};
 
@@ -429,18 +430,23 @@ fn children_of(pid: u32) -> Vec<String> {
     all.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Waits for the one child of a server that has a call, and returns its number.
-async fn child_of_call(session: &Session) -> String {
-    let endless = json!({"path": "rate=10G,rtt=1ms", "time": "100000"});
-    let pid = session.child.id();
-    let started = tokio::task::spawn_blocking(move || {
-        assert!(within(Duration::from_secs(20), || !children_of(pid).is_empty()));
-        children_of(pid).remove(0)
-    });
-    // The client cancels the call that is dropped.
-    tokio::select! {
-        ended = session.call("simulate", endless) => panic!("{ended:?}"),
-        started = started => started.unwrap(),
+/// Makes a call that would last for hours, and returns it with the number of its program.
+async fn endless_call(
+    session: &Session,
+) -> (JoinHandle<Result<CallToolResult, ServiceError>>, String) {
+    let client = session.client.peer().clone();
+    let arguments = json!({"path": "rate=10G,rtt=1ms", "time": "86400"});
+    let call = CallToolRequestParams::new("simulate")
+        .with_arguments(arguments.as_object().unwrap().clone());
+    let call = tokio::spawn(async move { client.call_tool(call).await });
+    loop {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        if call.is_finished() {
+            panic!("it ended by itself: {:?}", call.await);
+        }
+        if let Some(child) = children_of(session.child.id()).pop() {
+            return (call, child);
+        }
     }
 }
 
@@ -455,13 +461,15 @@ fn a_call_ends_when_its_client_cancels_it_or_goes() {
     within_two_minutes(async {
         let session = Session::start(&mut fullpipe(&["mcp"])).await;
         for _ in 0..2 {
-            let cancelled = child_of_call(&session).await;
+            let (call, child) = endless_call(&session).await;
+            // The client cancels a call that is dropped.
+            call.abort();
             let ends = tokio::task::spawn_blocking(move || {
-                within(Duration::from_secs(20), || is_gone(&cancelled))
+                within(Duration::from_secs(20), || is_gone(&child))
             });
             assert!(ends.await.unwrap());
         }
-        let last = child_of_call(&session).await;
+        let (_call, last) = endless_call(&session).await;
         session.end().await;
         assert!(is_gone(&last));
     });
@@ -472,21 +480,11 @@ fn a_call_does_not_outlive_a_server_that_is_killed() {
     require!(Landlock);
     within_two_minutes(async {
         let mut session = Session::start(&mut fullpipe(&["mcp"])).await;
-        let endless = json!({"path": "rate=10G,rtt=1ms", "time": "100000"});
-        let pid = session.child.id();
-        let client = session.client.peer().clone();
-        let arguments = endless.as_object().unwrap().clone();
-        let call = CallToolRequestParams::new("simulate").with_arguments(arguments);
-        let answer = tokio::spawn(async move { client.call_tool(call).await });
-        let mut started = Vec::new();
-        while started.is_empty() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            started = children_of(pid);
-        }
+        let (call, child) = endless_call(&session).await;
         session.child.kill().unwrap();
         session.child.wait().unwrap();
-        assert!(within(Duration::from_secs(10), || is_gone(&started[0])));
-        assert!(answer.await.unwrap().is_err());
+        assert!(within(Duration::from_secs(10), || is_gone(&child)));
+        assert!(call.await.unwrap().is_err());
     });
 }
 
