@@ -60,6 +60,7 @@ pub fn calculate(
         efficiency: prediction.efficiency,
         buffers: buffer_advice(&inputs, hosts, window, prediction.mss),
         time: as_is.time,
+        completion: case.completion(&as_is, prediction.efficiency, hosts),
         target: rate,
         needs: wanted
             .map(|(target, rate)| joint_needs(target, rate, &inputs, hosts))

@@ -2,9 +2,10 @@
 
 use fullpipe_model::{RateOutlook, distance, evaluate_ceilings, framing, predict, short};
 use fullpipe_record::{
-    Buffer, Estimate, HostSettings, Inputs, Limit, Path, PathDirection, Prediction, Request,
+    Buffer, CompletionForecast, Estimate, HostSettings, Inputs, Limit, Path, PathDirection,
+    Prediction, Request,
 };
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 /// The settings of both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,6 +95,30 @@ impl PredictorCase {
             limit,
             time,
         }
+    }
+
+    /// Returns when the size is complete, by the spread of an estimate, over a path of which
+    /// `payload_share` carries payload.
+    pub(crate) fn completion(
+        &self,
+        estimate: &Estimate,
+        payload_share: Ratio,
+        hosts: &HostPair,
+    ) -> Option<CompletionForecast> {
+        let (size, time) = (self.request.bytes?, estimate.time?);
+        let [low, high] =
+            [estimate.high, estimate.low].map(|rate| self.transfer_time(size, rate, hosts));
+        let forecast = CompletionForecast {
+            time,
+            low,
+            high,
+            efficiency: None,
+        };
+        let capacity = self.path.forward.rate;
+        Some(forecast.over_path(
+            size,
+            capacity.map(|rate| rate.scale_by(payload_share.get())),
+        ))
     }
 
     /// Returns the time that `size` takes over all streams together at a `steady` rate of theirs,

@@ -79,7 +79,9 @@ impl PastTransfer {
     /// A sentence if there is none.
     pub fn all_in(document: Document) -> Result<Vec<Self>, String> {
         let all = match document.content {
-            Content::Measurement { measurement, path } => {
+            Content::Measurement {
+                measurement, path, ..
+            } => {
                 vec![Self::unnamed(measurement, path.map(|path| *path))]
             }
             Content::Diagnosis {

@@ -17,6 +17,7 @@ mod listing;
 mod machines;
 mod open;
 mod process;
+mod read_file;
 mod watch;
 
 pub use counters::{CounterReader, CounterSource, HostCounters};
@@ -25,4 +26,5 @@ pub use evidence::{carries_data, last_data, moved_too_briefly, watched_transfers
 pub use listing::{ConnectionListing, read_listing};
 pub use open::open_connections;
 pub use process::process_tree;
+pub use read_file::{ReadFile, largest_read_file};
 pub use watch::{WatchProgress, WatchSubject, WatchedConnections, watch_others};

@@ -56,6 +56,15 @@ pub(crate) fn process_sockets(pid: u32) -> io::Result<Vec<(u64, i32)>> {
         .collect())
 }
 
+/// Returns the descriptors of a process; none of one that is not there, or of another user.
+pub(crate) fn descriptor_numbers(pid: u32) -> Vec<i32> {
+    let entries = fs::read_dir(proc_path(pid, "fd")).into_iter().flatten();
+    let names = entries.take(MAX_DESCRIPTORS).flatten();
+    names
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
 /// Returns the socket of a descriptor, if it is one. The link of a descriptor that was closed
 /// meanwhile cannot be read.
 fn entry_socket(entry: &fs::DirEntry) -> Option<(u64, i32)> {
@@ -135,7 +144,7 @@ pub(crate) fn is_alive(pid: u32) -> bool {
 
 /// Returns the text of a file of a process. The kernel cuts names after 15 bytes, amid a character
 /// too, so that not all of it need be UTF-8.
-fn read_proc_file(pid: u32, file: &str) -> io::Result<String> {
+pub(crate) fn read_proc_file(pid: u32, file: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(proc_path(pid, file))?).into_owned())
 }
 

@@ -3,7 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Change, Effects, Encapsulation, Framing, IpVersion, Limit, Prediction, StatedLoad, Writer,
+    Change, CompletionForecast, Effects, Encapsulation, Framing, IpVersion, Limit, Prediction,
+    StatedLoad, Writer,
 };
 
 /// The quantity that followed from the others.
@@ -315,6 +316,9 @@ pub struct Calculation {
     /// Time for the given size, slow start included.
     #[serde(default)]
     pub time: Option<Span>,
+    /// The same with the time that is likely, from the spread of the prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion: Option<CompletionForecast>,
     /// The steady rate of payload that is wanted: as given, or what carries the size within its
     /// time, or what fills the bandwidth. None where nothing says what is wanted, or no rate is
     /// high enough.

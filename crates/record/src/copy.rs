@@ -1,5 +1,6 @@
 //! The result of a copy.
 
+use crate::CompletionForecast;
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,9 @@ pub struct CopyProgress {
     pub wanted: ByteCount,
     /// Rate since the last progress.
     pub rate: BitRate,
+    /// When all that is wanted will have crossed; absent while too little has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion: Option<CompletionForecast>,
 }
 
 /// The way that the data of a copy took.

@@ -3,8 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Direction, Evidence, Forecast, KernelDefect, Measurement, OwnCapture, Remedy, RttForecast,
-    TimeAccount, Validity, Verdict,
+    Direction, Evidence, FileCompletion, Forecast, KernelDefect, Measurement, OwnCapture, Remedy,
+    RttForecast, TimeAccount, Validity, Verdict,
 };
 
 /// A transfer of another program, watched at this end.
@@ -117,6 +117,9 @@ pub struct DiagnosisReport {
     /// The remedy that was carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
+    /// When the file that the watched program sends is complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion: Option<Box<FileCompletion>>,
 }
 
 /// A download that was repeated by HTTP/1.1, which has no window above TCP.

@@ -3,10 +3,10 @@ use serde::{Deserialize, Serialize, de};
 
 use crate::{
     ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination,
-    CopyReport, DiagnosisReport, DifferenceReport, Experiment, GridReport, HistoryReport,
-    HostAdvice, HostApplied, HostReport, HostUndone, ImportedFile, LabReport, Measurement, Path,
-    PathTruth, ProgramsReport, RampReport, SCHEMA_VERSION, SimulatedTransfer, StoredDocument,
-    SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
+    CompletionForecast, CopyReport, DiagnosisReport, DifferenceReport, Experiment, GridReport,
+    HistoryReport, HostAdvice, HostApplied, HostReport, HostUndone, ImportedFile, LabReport,
+    Measurement, Path, PathTruth, ProgramsReport, RampReport, SCHEMA_VERSION, SimulatedTransfer,
+    StoredDocument, SweepPlan, SweepReport, SweepRunRecord, WhatIfReport,
 };
 
 /// Error of a command that failed.
@@ -134,6 +134,9 @@ pub enum Content {
         /// The simulated path; absent if the path was a real one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<Box<Path>>,
+        /// When the stated size is complete; absent if none was stated.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        completion: Option<CompletionForecast>,
     },
     /// Result of `fullpipe measure --ramp`.
     Ramp {

@@ -9,6 +9,7 @@
 mod archive;
 mod calculation;
 mod capture;
+mod completion;
 mod copy;
 mod diagnosis;
 mod difference;
@@ -63,6 +64,7 @@ pub use capture::{
     LossCourse, OneWayDelay, OwnCapture, QuietRounds, RedactedFile, RoundTrips, StallTimes,
     SynReport, WindowEdit,
 };
+pub use completion::{CompletionForecast, FileCompletion};
 pub use copy::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
 pub use diagnosis::{CommandEnd, Diagnosis, DiagnosisReport, Http1Download, Transfer, Trial};
 pub use difference::{

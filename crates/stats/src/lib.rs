@@ -11,6 +11,7 @@
 
 pub mod campaign;
 mod changes;
+mod completion;
 mod correlation;
 mod detectable;
 mod difference;
@@ -26,6 +27,7 @@ mod within_run;
 pub use changes::{
     HistoryLevelChange, MIN_RUNS_WITH_CHANGE, detectable_change, find_level_changes,
 };
+pub use completion::ProgressHistory;
 pub use correlation::{Correlation, rank_correlation};
 pub use detectable::{detectable_difference, pairs_needed};
 pub use difference::{

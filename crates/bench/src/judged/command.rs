@@ -13,6 +13,7 @@ use fullpipe_units::Span;
 
 use super::accuracy::Accuracy;
 use super::captures::{capture_file, judge_captures};
+use super::completion::{completion_text, draw_duration};
 use super::parallel::map_in_parallel;
 use super::record::Record;
 use super::score::{harm_text, is_enough, score_text};
@@ -41,6 +42,9 @@ pub(crate) struct Judging {
     /// Hold transfers of 10 s that end once the result is sure against whole ones
     #[arg(long, requires = "is_virtual")]
     until_sure: bool,
+    /// Forecast the completion of transfers of 20 s to 600 s
+    #[arg(long, requires = "is_virtual", conflicts_with = "until_sure")]
+    completion: bool,
     /// Number of cases to draw of each seed
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<usize>,
@@ -152,6 +156,10 @@ impl Judging {
                 say(false, &until_sure_text(&outcome.records));
                 ExitCode::SUCCESS
             }
+            Ok(outcome) if self.completion => {
+                say(false, &completion_text(&outcome.records));
+                ExitCode::SUCCESS
+            }
             Ok(outcome) => outcome.report(cases.is_required()),
             Err(why) => {
                 say(true, &format!("fullpipe-bench: {why}\n"));
@@ -228,7 +236,13 @@ impl Judging {
                 case.last_for(USUAL_TIME);
             }
         }
-        let views = if self.until_sure {
+        if self.completion {
+            for case in &mut plan {
+                let rate = case.plan.path.forward.rate.unwrap_or_default();
+                case.last_for(draw_duration(case.plan.seed, rate));
+            }
+        }
+        let views = if self.until_sure || self.completion {
             vec![JudgedView::BothEnds]
         } else {
             cases.views()

@@ -4,6 +4,7 @@
 mod accuracy;
 mod captures;
 mod command;
+mod completion;
 mod listing;
 mod parallel;
 mod random;

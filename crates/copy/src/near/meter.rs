@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::CopyProgress;
+use fullpipe_stats::ProgressHistory;
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::common::CopyCounts;
@@ -14,6 +15,8 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Makes progress of counts.
 pub(super) struct ProgressMeter<'t> {
     tally: &'t CopyCounts,
+    began: Instant,
+    history: ProgressHistory,
     at: Instant,
     verified: u64,
 }
@@ -22,6 +25,8 @@ impl<'t> ProgressMeter<'t> {
     pub(super) fn new(tally: &'t CopyCounts) -> Self {
         Self {
             tally,
+            began: Instant::now(),
+            history: ProgressHistory::default(),
             at: Instant::now(),
             verified: 0,
         }
@@ -34,13 +39,18 @@ impl<'t> ProgressMeter<'t> {
         if elapsed < PROGRESS_INTERVAL || wanted == 0 {
             return None;
         }
+        let began = self.began.elapsed().into();
         let verified = self.tally.verified.load(Ordering::Relaxed);
         let rate = BitRate::from_bytes_in(ByteCount::new(verified - self.verified), elapsed.into());
         (self.at, self.verified) = (Instant::now(), verified);
+        let [verified, wanted] = [verified, wanted].map(ByteCount::new);
+        self.history.push_progress(began, verified);
+        let left = wanted.saturating_sub(verified);
         Some(CopyProgress {
-            verified: ByteCount::new(verified),
-            wanted: ByteCount::new(wanted),
+            verified,
+            wanted,
             rate,
+            completion: self.history.forecast_completion(left),
         })
     }
 }

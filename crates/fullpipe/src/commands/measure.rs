@@ -300,6 +300,7 @@ fn finish_measurement(
     let content = Content::Measurement {
         measurement: Box::new(measurement),
         path: None,
+        completion: None,
     };
     let document = terminal.print_report(content, error.as_ref());
     if is_repeated {

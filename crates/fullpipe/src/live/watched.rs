@@ -15,8 +15,9 @@ pub(crate) enum WatchedUpdate {
     /// A tenth of a second has passed; what was sent is the first stream, and what arrived the
     /// second.
     Snapshot(TestSnapshot),
-    /// The use that took most of the last seconds, and a sentence on it.
-    Now(String, String),
+    /// The use that took most of the last seconds, a sentence on it, and when the file that is sent
+    /// is complete.
+    Now(String, String, Option<String>),
 }
 
 /// The state of the connections of a program.
@@ -25,6 +26,7 @@ pub(crate) struct WatchedPage {
     title: String,
     course: TransferHistory,
     now: Option<(String, String)>,
+    completion: Option<String>,
 }
 
 impl WatchedPage {
@@ -35,6 +37,7 @@ impl WatchedPage {
             title: displayable_text(title),
             course: TransferHistory::new(),
             now: None,
+            completion: None,
         }
     }
 }
@@ -45,7 +48,8 @@ impl LivePage for WatchedPage {
     fn apply_update(&mut self, _: Span, update: WatchedUpdate) {
         match update {
             WatchedUpdate::Snapshot(snapshot) => self.course.push(snapshot),
-            WatchedUpdate::Now(limit, sentence) => {
+            WatchedUpdate::Now(limit, sentence, completion) => {
+                self.completion = completion.map(|text| displayable_text(&text));
                 self.now = Some((displayable_text(&limit), displayable_text(&sentence)));
             }
         }
@@ -63,7 +67,10 @@ impl LivePage for WatchedPage {
             .now
             .clone()
             .unwrap_or_else(|| ("not yet known".to_owned(), String::new()));
-        let sentence = sentence_lines(&sentence, room.width.into());
+        let mut sentence = sentence_lines(&sentence, room.width.into());
+        if let Some(completion) = &self.completion {
+            sentence.extend(sentence_lines(completion, room.width.into()));
+        }
         let drawn = usize::from(room.height).saturating_sub(sentence.len() + 2);
         let mut lines = self.course.draw_charts(room.width, drawn, None, None);
         lines.resize(drawn, Line::default());
@@ -112,11 +119,21 @@ mod tests {
         }
         page.apply_update(
             Span::ZERO,
-            WatchedUpdate::Now("send-buffer".to_owned(), "It is full.".to_owned()),
+            WatchedUpdate::Now(
+                "send-buffer".to_owned(),
+                "It is full.".to_owned(),
+                Some("big.nc is complete in 9 s".to_owned()),
+            ),
         );
         for (width, height) in [(80, 20), (40, 10), (200, 50)] {
             let picture = drawn(&page, Span::from_secs(2), width, height);
-            for part in ["send-buffer", "It is full.", "10 Mbit/s", "2 s, "] {
+            for part in [
+                "send-buffer",
+                "It is full.",
+                "big.nc is complete in 9 s",
+                "10 Mbit/s",
+                "2 s, ",
+            ] {
                 assert!(picture.contains(part), "{width} × {height}: {picture}");
             }
             assert!(!picture.contains('\u{1b}'));

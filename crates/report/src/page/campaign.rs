@@ -9,7 +9,7 @@ use fullpipe_record::{SweepCell, SweepLoad, SweepReason, SweepReport, SweepRun};
 use super::course::{level_changes, level_note, level_series, mean_so_far, rtt_distributions};
 use super::prelude::*;
 use super::published;
-use crate::text::seconds_or_minutes;
+use crate::text::rounded_duration;
 use crate::timeline::{DeviceTraffic, TimedRun, device_traffic, timed_runs};
 
 /// Settings that are drawn, those with the most runs.
@@ -353,7 +353,7 @@ pub(super) fn timeline_section(report: &SweepReport) -> Option<PageSection> {
     let title = format!(
         "{} in {}{finding}",
         count_noun(runs.len(), "run"),
-        seconds_or_minutes(last.to)
+        rounded_duration(last.to)
     );
     let orange =
         "Orange: the setting that is measured again and again, which shows a path that changes.";

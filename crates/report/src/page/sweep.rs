@@ -10,7 +10,7 @@ use super::prelude::*;
 use super::published;
 use super::text::brief_text;
 use crate::text::{
-    added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes,
+    added_rtt, ended_early, named_settings, rate_interval, rate_map, rounded_duration,
     sweep_sentences,
 };
 
@@ -187,7 +187,7 @@ fn costs_section(report: &SweepReport) -> PageSection {
     let costs = [(spent.as_str(), report.spent), ("whole grid", report.grid)];
     let rows = forecast.into_iter().flatten().chain(costs);
     let rows = rows.map(|(name, cost)| {
-        let time = seconds_or_minutes(cost.time);
+        let time = rounded_duration(cost.time);
         [name.to_owned(), cost.bytes.to_string(), time]
     });
     let table = compact_table("|bytes|time", rows);

@@ -5,6 +5,7 @@ use fullpipe_record::{
     Solved, Value, WhatIf,
 };
 
+use super::completion::{efficiency_sentence, forecast_time};
 use super::prediction::{assumption_notes, ceiling_chart, chart_above};
 use super::prelude::*;
 
@@ -220,13 +221,19 @@ fn is_met(solved: &Calculation) -> bool {
 }
 
 fn transfer_duration(solved: &Calculation) -> Option<String> {
-    let (size, time) = (solved.inputs.size?, solved.time?);
+    let (size, completion) = (solved.inputs.size?, solved.completion?);
     let wanted = match (solved.inputs.time, solved.target) {
         (Some(within), Some(rate)) => format!("; within {within} it takes {rate}"),
         (Some(within), None) => format!("; slow start alone takes longer than {within}"),
         (None, _) => String::new(),
     };
-    Some(format!("{size} take {time}, slow start included{wanted}."))
+    let (time, efficiency) = (
+        forecast_time(&completion),
+        efficiency_sentence(size, &completion),
+    );
+    Some(format!(
+        "{size} take {time}, slow start included{wanted}.{efficiency}"
+    ))
 }
 
 /// Returns the needs of the target: those that must all hold, and those of which one is enough.

@@ -2,6 +2,7 @@
 
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
 
+use super::completion::forecast_time;
 use super::prelude::*;
 
 /// Returns the summary of a copy, a line for each fact.
@@ -103,15 +104,12 @@ pub fn copy_progress(progress: &CopyProgress) -> String {
         verified,
         wanted,
         rate,
+        completion,
     } = progress;
-    let left = wanted.saturating_sub(*verified);
-    let left = match *rate {
-        BitRate::ZERO => String::new(),
-        rate => format!(
-            ", {} left",
-            Span::from_secs(rate.time_for(left).as_secs_f64().ceil() as u64)
-        ),
-    };
+    let left = completion.as_ref().map_text(|completion| {
+        let time = forecast_time(completion);
+        format!(", {time} left")
+    });
     format!("{verified} of {wanted} verified, {rate}{left}")
 }
 

@@ -3,6 +3,7 @@
 mod archive;
 mod calculation;
 mod capture;
+mod completion;
 mod copy;
 mod course;
 mod diagnosis;
@@ -27,12 +28,12 @@ mod time_account;
 mod two_captures;
 
 pub(crate) use archive::{no_change, short_id};
+pub(crate) use completion::rounded_duration;
 pub(crate) use diagnosis::{command_time_text, confidence_percent, limit_name, remedy_reason};
 pub(crate) use difference::ratio_change;
 pub(crate) use simulation::transfer_names;
 pub(crate) use sweep::{
-    added_rtt, ended_early, named_settings, rate_interval, rate_map, seconds_or_minutes,
-    sweep_sentences,
+    added_rtt, ended_early, named_settings, rate_interval, rate_map, sweep_sentences,
 };
 pub(crate) use time_account::{main_use, uses_of_time};
 pub(crate) use two_captures::{field_name, losses_between};
@@ -43,6 +44,7 @@ pub use archive::{
 };
 pub use calculation::{calculation_text, combination_table};
 pub use capture::{capture_text, one_flow, own_capture, redaction_text};
+pub use completion::{completion_text, file_completion};
 pub use copy::{copy_progress, copy_summary};
 pub use diagnosis::{command_end, commands_elsewhere, diagnosis_text, http1_text, trial_text};
 pub use difference::pair_forecast;

@@ -6,6 +6,7 @@ use fullpipe_record::{
     SweepOrder, SweepPlan, SweepReport, SweepRun, SweepShape,
 };
 
+use super::completion::rounded_duration;
 use super::diagnosis::json_name;
 use super::prelude::*;
 use crate::timeline::{device_traffic, timed_runs};
@@ -47,8 +48,8 @@ fn sweep_cost(plan: &SweepPlan, whole: Option<SweepCost>) -> String {
             cost_text(forecast.median),
             forecast.low.bytes,
             forecast.high.bytes,
-            seconds_or_minutes(forecast.low.time),
-            seconds_or_minutes(forecast.high.time),
+            rounded_duration(forecast.low.time),
+            rounded_duration(forecast.high.time),
             cost_text(whole)
         ),
         (Some(_), _, Some(whole)) => format!("The whole grid takes {}.", cost_text(whole)),
@@ -60,7 +61,7 @@ fn sweep_cost(plan: &SweepPlan, whole: Option<SweepCost>) -> String {
 }
 
 fn cost_text(cost: SweepCost) -> String {
-    format!("{} in {}", cost.bytes, seconds_or_minutes(cost.time))
+    format!("{} in {}", cost.bytes, rounded_duration(cost.time))
 }
 
 /// Returns the line of a sweep that the archive keeps, and that can be resumed.
@@ -72,7 +73,7 @@ pub fn sweep_kept(plan: &SweepPlan) -> String {
 pub fn sweep_forecast(spent: SweepCost, forecast: &SweepForecast) -> String {
     let SweepForecast { median, low, high } = forecast;
     let [least, most] = [low, high].map(|end| end.bytes);
-    let time = seconds_or_minutes(median.time);
+    let time = rounded_duration(median.time);
     format!(
         "      spent {}; forecast {} ({least} to {most}) in {time}",
         spent.bytes, median.bytes
@@ -412,16 +413,6 @@ fn of_others(report: &SweepReport) -> Option<String> {
         traffic.device,
         traffic.of_others()
     ))
-}
-
-/// Returns a length of time in seconds, or in minutes if it is long.
-pub(crate) fn seconds_or_minutes(span: Span) -> String {
-    let seconds = span.as_secs_f64();
-    if seconds < 100.0 {
-        format!("{seconds:.0} s")
-    } else {
-        format!("{:.1} min", seconds / 60.0)
-    }
 }
 
 fn first_to_last<T: std::fmt::Display>(values: &[T]) -> String {

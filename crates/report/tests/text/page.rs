@@ -30,6 +30,7 @@ fn of_measurement(measurement: Measurement) -> Document {
     document(Content::Measurement {
         measurement: Box::new(measurement),
         path: None,
+        completion: None,
     })
 }
 

@@ -293,6 +293,7 @@ fn with_what_there_is(
 fn measured_report(diagnosis: Diagnosis, trial: Option<Trial>) -> DiagnosisReport {
     DiagnosisReport {
         transfers: vec![diagnosis],
+        completion: None,
         trial,
         ..DiagnosisReport::default()
     }

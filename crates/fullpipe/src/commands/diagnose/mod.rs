@@ -1,5 +1,6 @@
 //! `fullpipe diagnose`: the limit of a transfer, and what would lift it.
 
+mod completion;
 mod handed_over;
 mod measured;
 mod own_flags;
@@ -59,6 +60,11 @@ pub(crate) struct DiagnoseArguments {
     /// Watches their connections for 5 s, or --time.
     #[arg(long, help_heading = "Watch", group = "subject", value_parser = integer_parser(1..=u32::MAX), value_name = "PID")]
     pid: Option<u32>,
+    /// Size of what is sent [default: of the file that the process reads]
+    ///
+    /// From it follows when the transfer is complete; counted since its connections were opened.
+    #[arg(long, help_heading = "Watch", value_name = "BYTES", value_parser = some_bytes, conflicts_with_all = ["target", "from", "command"], hide_short_help = true)]
+    size: Option<ByteCount>,
     /// Watch one connection, this end first
     ///
     /// Each end is ADDRESS:PORT, as `ss -tn` prints them.

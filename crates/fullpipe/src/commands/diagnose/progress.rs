@@ -11,6 +11,7 @@ use fullpipe_probe::{StreamSnapshot, TestSnapshot};
 use fullpipe_units::printable_line;
 
 use super::DiagnoseArguments;
+use super::completion::CompletionWatch;
 use super::seen::WatchedFindings;
 use crate::commands::live::LivePicture;
 use crate::commands::prelude::*;
@@ -35,13 +36,16 @@ pub(super) struct WatchDisplay<'t> {
     stated: Span,
     moved: ByteCount,
     bandwidth: Option<BitRate>,
+    /// When what the program sends is complete.
+    pub(super) completion: CompletionWatch,
 }
 
 impl<'t> WatchDisplay<'t> {
-    /// Begins, with a picture if one is asked for; `name` is what is watched.
+    /// Begins, with a picture if one is asked for; `name` is what is watched, and `process` the
+    /// root of its processes, if it is known.
     pub(super) fn start_display(
         arguments: &DiagnoseArguments,
-        name: &str,
+        (name, process): (&str, Option<u32>),
         interrupts: &InterruptFlags,
         terminal: &'t Terminal,
     ) -> Result<Self> {
@@ -56,10 +60,12 @@ impl<'t> WatchDisplay<'t> {
             stated,
             moved: ByteCount::ZERO,
             bandwidth: arguments.bandwidth,
+            completion: CompletionWatch::new(process, arguments.size),
         })
     }
 
     pub(super) fn show_progress(&mut self, now: WatchProgress<'_>) {
+        self.completion.update(now);
         if self.picture.is_some() && now.elapsed >= self.drawn + PICTURE_INTERVAL {
             self.drawn = now.elapsed;
             self.draw_update(WatchedUpdate::Snapshot(watched_snapshot(now)));
@@ -83,9 +89,12 @@ impl<'t> WatchDisplay<'t> {
         (self.stated, self.moved) = (now.elapsed, moved);
         let (limit, sentence) = recent_limit(now, self.bandwidth);
         let seconds = now.elapsed.as_secs_f64();
-        self.terminal
-            .print_status_line(&format!("{seconds:.0} s: {rate}, {moved} so far; {limit}"));
-        self.draw_update(WatchedUpdate::Now(limit, sentence));
+        let completion = self.completion.last.as_ref().map(report::file_completion);
+        let shown = completion.as_ref().map_text(|text| format!("; {text}"));
+        self.terminal.print_status_line(&format!(
+            "{seconds:.0} s: {rate}, {moved} so far; {limit}{shown}"
+        ));
+        self.draw_update(WatchedUpdate::Now(limit, sentence, completion));
     }
 }
 

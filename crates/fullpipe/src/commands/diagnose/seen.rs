@@ -5,7 +5,7 @@ use fullpipe_lab::PathWitness;
 use fullpipe_observe::{WatchedConnections, moved_too_briefly, watched_transfers};
 use fullpipe_record::{
     ApplicationWindowVerdict, CommandEnd, CommandTimeForecast, ConnectionSamples, Evidence,
-    Http1Download, Remedy, TimeAccount, Transfer, Validity,
+    FileCompletion, Http1Download, Remedy, TimeAccount, Transfer, Validity,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -30,6 +30,8 @@ pub(super) struct WatchedFindings {
     pub(super) validity: Option<Validity>,
     /// The same download by HTTP/1.1.
     pub(super) http1: Option<Http1Download>,
+    /// When the file that the program sends is complete.
+    pub(super) completion: Option<FileCompletion>,
 }
 
 impl WatchedFindings {
@@ -67,6 +69,7 @@ impl WatchedFindings {
             moved_too_briefly: moved_too_briefly(watched),
             validity: witness.map(PathWitness::finish_witness),
             http1: None,
+            completion: None,
             time: Some(time).filter(|time| time.data + time.requests > Span::ZERO),
         }
     }

@@ -18,7 +18,8 @@ use fullpipe_observe::{
 };
 use fullpipe_probe::changed_syn_quotes;
 use fullpipe_record::{
-    CommandEnd, Diagnosis, DiagnosisReport, Evidence, OwnCapture, Transfer, Validity, Verdict,
+    CommandEnd, Diagnosis, DiagnosisReport, Evidence, FileCompletion, OwnCapture, Transfer,
+    Validity, Verdict,
 };
 use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
 use fullpipe_trace::ExplainedTransfers;
@@ -71,13 +72,19 @@ pub(super) fn run(
         WatchSubject::Process(pid) | WatchSubject::Started(pid) => format!("process {pid}"),
         WatchSubject::Connection(local, remote) => format!("{local} ↔ {remote}"),
     };
-    let mut progress = session.start_display(&name)?;
+    let process = match subject {
+        WatchSubject::Process(pid) | WatchSubject::Started(pid) => Some(pid),
+        WatchSubject::Connection(..) => None,
+    };
+    let mut progress = session.start_display((&name, process))?;
     let watched = watch_others(subject, &mut |now| {
         progress.show_progress(now);
         now.elapsed >= time || session.is_interrupted()
     });
+    let completion = progress.completion.last.take();
     drop(progress);
-    let seen = session.findings((Some(&watched?), witness), None);
+    let mut seen = session.findings((Some(&watched?), witness), None);
+    seen.completion = completion;
     let nothing = format!("{name}: {}", too_little(&seen));
     session.explain_transfers(seen, recording, None, &nothing)
 }
@@ -171,8 +178,8 @@ impl<'w> WatchSession<'w> {
         self.interrupts.flag.load(Ordering::Relaxed)
     }
 
-    fn start_display(&self, name: &str) -> Result<WatchDisplay<'w>> {
-        WatchDisplay::start_display(self.arguments, name, &self.interrupts, self.terminal)
+    fn start_display(&self, watched: (&str, Option<u32>)) -> Result<WatchDisplay<'w>> {
+        WatchDisplay::start_display(self.arguments, watched, &self.interrupts, self.terminal)
     }
 
     fn findings(
@@ -189,7 +196,8 @@ impl<'w> WatchSession<'w> {
         &self,
         program: &mut ChildProgram<'_>,
     ) -> Result<Result<Option<WatchedConnections>>> {
-        let mut progress = self.start_display(&program.words.join(" "))?;
+        let mut progress =
+            self.start_display((&program.words.join(" "), Some(program.child.id())))?;
         let requested = self.arguments.load.requested_time();
         let time = requested.unwrap_or(Span::MAX);
         let mut is_late = false;
@@ -226,7 +234,7 @@ impl<'w> WatchSession<'w> {
             .stderr(Stdio::piped());
         let witness = PathWitness::begin_witness();
         let mut program = ChildProgram::start(&mut command, &words)?;
-        let mut progress = self.start_display(url)?;
+        let mut progress = self.start_display((url, None))?;
         let watched = program.watch_program(&mut |now| {
             progress.show_progress(now);
             now.moved >= most || self.is_interrupted()
@@ -297,6 +305,7 @@ impl<'w> WatchSession<'w> {
             validity: seen.validity,
             http1: seen.http1,
             trial: None,
+            completion: seen.completion.map(Box::new),
             transfers,
         }
     }
@@ -308,6 +317,7 @@ impl<'w> WatchSession<'w> {
             report.http1.as_ref().map_text(report::http1_text),
             report.command.as_ref().map_text(report::command_end),
             report.validity.as_ref().map_text(report::not_valid),
+            report.completion.as_deref().map_text(completion_line),
         ];
         self.terminal.print_result(&texts.concat());
         let is_valid = report.validity.as_ref().is_none_or(Validity::is_valid);
@@ -315,6 +325,11 @@ impl<'w> WatchSession<'w> {
         print_diagnosis(None, report, None, out);
         Failure::after_report(None, false, is_valid)
     }
+}
+
+fn completion_line(completion: &FileCompletion) -> String {
+    let text = report::file_completion(completion);
+    format!("\n{}\n", report::paragraph(&text, 0))
 }
 
 fn curl_words(url: &str, flags: &[&str], time: Span) -> Vec<String> {

@@ -7,10 +7,12 @@ use std::thread;
 
 use fullpipe_experiment::{
     ExperimentError, LoadRamp, NamedPlan, PastOptions, PastTransfer, RampLoads,
-    cross_traffic_phases, simulate_each, simulate_summaries,
+    cross_traffic_phases, forecast_size, simulate_each, simulate_summaries,
 };
 use fullpipe_model::{kernel, predict};
-use fullpipe_record::{Change, HostSettings, KernelVersion, Limit, SimulatedTransfer};
+use fullpipe_record::{
+    Change, CompletionForecast, HostSettings, KernelVersion, Limit, SimulatedTransfer,
+};
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sim::{NotModelled, SimulationPlan, TrainGranularity};
 
@@ -125,8 +127,11 @@ struct LoadArguments {
     #[arg(long, short, default_value = "10", value_parser = some_test_time, value_name = "SECONDS")]
     time: Span,
     /// End after this many bytes instead
-    #[arg(long, short = 'n', value_name = "BYTES", value_parser = some_bytes, conflicts_with = "time")]
+    #[arg(long, short = 'n', value_name = "BYTES", value_parser = some_bytes, conflicts_with_all = ["time", "size"])]
     bytes: Option<ByteCount>,
+    /// Say when so much would be complete
+    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
+    size: Option<ByteCount>,
     /// Leave the first seconds out of the result
     #[arg(
         long,
@@ -164,15 +169,22 @@ impl RunCommand for SimulateArguments {
             let measurement = self
                 .trace
                 .simulate_to_file(file, plan.clone(), Interrupt(&flag))?;
-            return print_measurement(measurement, plan, terminal);
+            return print_measurement(measurement, plan, self.load.complete_size(), terminal);
+        }
+        let is_one = plans.len() == 1 && self.seeds == 1;
+        if self.load.size.is_some() && (!is_one || self.csv) {
+            return Err(usage_failure(
+                "--size is of one transfer: leave lists, --seeds and --csv out",
+            ));
         }
         let work = SimulationWork {
             plans: &plans,
             seeds: self.seeds,
             jobs: self.job_count(),
+            size: self.load.complete_size(),
             interrupt: Interrupt(&flag),
         };
-        let (is_one, (format, page)) = (plans.len() == 1 && self.seeds == 1, self.output());
+        let (format, page) = self.output();
         if self.csv {
             return work.print_csv();
         }
@@ -195,17 +207,34 @@ impl RunCommand for SimulateArguments {
 fn print_measurement(
     measurement: Measurement,
     plan: &SimulationPlan,
+    size: Option<ByteCount>,
     terminal: &Terminal,
 ) -> Result {
     let is_valid = measurement.validity.is_valid() && measurement.broken_off.is_none();
     terminal.print_result(&report::measurement_text(&measurement));
+    let completion = size.and_then(|size| Some((size, completion(&measurement, plan, size)?)));
+    terminal.print_result(
+        &completion.map_text(|(size, completion)| report::completion_text(size, &completion)),
+    );
     terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
     let path = Some(Box::new(plan.path.clone()));
     terminal.print_content(Content::Measurement {
         measurement: Box::new(measurement),
         path,
+        completion: completion.map(|(_, completion)| completion),
     });
     Failure::after_report(None, false, is_valid)
+}
+
+fn completion(
+    measurement: &Measurement,
+    plan: &SimulationPlan,
+    size: ByteCount,
+) -> Option<CompletionForecast> {
+    let prediction = predict(&plan.path, &plan.sender, &plan.receiver, &plan.request);
+    let rate = plan.path.forward.rate;
+    let capacity = rate.map(|rate| rate.scale_by(prediction.efficiency.get()));
+    forecast_size(measurement, size, capacity)
 }
 
 /// Transfers, and the way to compute them.
@@ -213,6 +242,8 @@ struct SimulationWork<'w> {
     plans: &'w [NamedPlan],
     seeds: u16,
     jobs: NonZeroUsize,
+    /// Size of which is said when it would be complete.
+    size: Option<ByteCount>,
     interrupt: Interrupt<'w>,
 }
 
@@ -223,6 +254,7 @@ impl SimulationWork<'_> {
             plans,
             seeds,
             jobs,
+            size,
             interrupt,
         } = *self;
         let mut of_runs = plans
@@ -238,7 +270,7 @@ impl SimulationWork<'_> {
             if let Some(name) = name {
                 terminal.print_result(&format!("{}\n", report::bold_text(name)));
             }
-            if let Err(invalid) = print_measurement(measurement, plan, terminal) {
+            if let Err(invalid) = print_measurement(measurement, plan, size, terminal) {
                 printed = Err(invalid);
             }
         });
@@ -278,6 +310,7 @@ impl SimulationWork<'_> {
             seeds,
             jobs,
             interrupt,
+            ..
         } = *self;
         let mut any = false;
         let ended = simulate_summaries(plans, seeds, jobs, interrupt, &mut |done| {
@@ -444,6 +477,11 @@ fn payload_capacity(plan: &SimulationPlan) -> BitRate {
 }
 
 impl LoadArguments {
+    /// Returns the size of which is said when it is complete.
+    fn complete_size(&self) -> Option<ByteCount> {
+        self.size.or(self.bytes)
+    }
+
     /// Returns the rest of the load.
     fn to_request(&self, stated: &LoadLists) -> Request {
         Request {

@@ -1,0 +1,36 @@
+//! When the transfer of a measurement would be complete, if it went on.
+
+use fullpipe_record::{CompletionForecast, Measurement, TransferProgress};
+use fullpipe_stats::ProgressHistory;
+use fullpipe_units::{BitRate, ByteCount};
+
+/// Returns when `size` is complete at the rate of a measurement that goes on, since it began, over
+/// a path that carries `capacity` of payload. What the measurement carried itself is known. `None`
+/// if too little was measured, or nothing passes.
+pub fn forecast_size(
+    measurement: &Measurement,
+    size: ByteCount,
+    capacity: Option<BitRate>,
+) -> Option<CompletionForecast> {
+    let samples = &measurement.sending_end().samples;
+    let last = samples.last()?.at;
+    let progress = TransferProgress::from_samples(samples, last);
+    let mut history = ProgressHistory::default();
+    for at in progress.snapshot_times() {
+        let bytes = progress.bytes_at(at);
+        if bytes >= size {
+            let [time, low, high] = [at; 3];
+            let known = CompletionForecast {
+                time,
+                low,
+                high,
+                efficiency: None,
+            };
+            return Some(known.over_path(size, capacity));
+        }
+        history.push_progress(at, bytes);
+    }
+    let left = size.saturating_sub(progress.bytes_at(last));
+    let forecast = history.forecast_completion(left)?.since_start(last);
+    Some(forecast.over_path(size, capacity))
+}
