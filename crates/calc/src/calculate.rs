@@ -279,6 +279,31 @@ mod tests {
     }
 
     #[test]
+    fn a_size_is_complete_within_the_spread_of_the_prediction() {
+        let solved = solved("bandwidth=100M rtt=20ms loss=0.0001 size=1GB");
+        let (completion, prediction) = (solved.completion.unwrap(), &solved.prediction);
+        assert_eq!(Some(completion.time), solved.time);
+        let size = ByteCount::new(1_000_000_000);
+        for (time, rate) in [
+            (completion.low, prediction.high),
+            (completion.time, prediction.kernel_model),
+            (completion.high, prediction.low),
+        ] {
+            let steady = rate.time_for(size);
+            assert!(
+                steady <= time && time < steady + Span::from_secs(1),
+                "{completion:?}"
+            );
+        }
+        let ideal = BitRate::from_mbps(100)
+            .scale_by(prediction.efficiency.get())
+            .time_for(size);
+        let efficiency = completion.efficiency.unwrap().get();
+        let expected = ideal.as_secs_f64() / completion.time.as_secs_f64();
+        assert!((efficiency - expected).abs() < 1e-6 && efficiency < 1.0);
+    }
+
+    #[test]
     fn whatever_is_left_out_follows() {
         for (words, what, rtt, window, rate) in [
             (

@@ -46,6 +46,14 @@ pub(crate) struct Case {
 }
 
 impl Case {
+    /// Lets the program under test send for as long as `duration`, in place of its own time.
+    pub(crate) fn last_for(&mut self, duration: Span) {
+        let time = self.client.iter().position(|word| word == "-t");
+        if let Some(seconds) = time.and_then(|at| self.client.get_mut(at + 1)) {
+            *seconds = format!("{:.0}", duration.as_secs_f64());
+        }
+    }
+
     /// Returns the path of the data and back, of which the planted limit need not be a part.
     pub(crate) fn path(&self) -> Path {
         let mut path = usual_path(self.path.rtt, self.stated_rate());

@@ -23,7 +23,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 
-use crate::judged::{JudgedView, Judging, PlantedCases, Record, Session, VirtualCase};
+use crate::judged::{
+    JudgedView, Judging, PlantedCases, Record, Session, VirtualCase, draw_duration,
+};
 use crate::process::RunError;
 use case::Case;
 use run::Programs;
@@ -81,6 +83,11 @@ impl PlantedCases for Drawing {
             let wanted = views.filter(|view| self.views().contains(view));
             for view in wanted {
                 cases.extend(draw::cases(view, *seed, count)?);
+            }
+        }
+        if session.judging.completion {
+            for (index, case) in cases.iter_mut().enumerate() {
+                case.last_for(draw_duration(case.seed ^ index as u64, case.path.rate));
             }
         }
         cases.retain(|case| session.includes(Some(case.view), &case.name));

@@ -21,7 +21,7 @@ use crate::process::{Process, RunError, last_words};
 const STARTING: Duration = Duration::from_secs(10);
 
 /// Longest time for a diagnosis.
-const TIMEOUT: Duration = Duration::from_secs(75);
+const TIMEOUT: Duration = Duration::from_secs(700);
 
 /// Time for which cross traffic runs before a load.
 const LEAD: Duration = Duration::from_secs(3);

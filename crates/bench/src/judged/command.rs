@@ -42,9 +42,9 @@ pub(crate) struct Judging {
     /// Hold transfers of 10 s that end once the result is sure against whole ones
     #[arg(long, requires = "is_virtual")]
     until_sure: bool,
-    /// Forecast the completion of transfers of 20 s to 600 s
-    #[arg(long, requires = "is_virtual", conflicts_with = "until_sure")]
-    completion: bool,
+    /// Forecast on the way when transfers of 20 s to 600 s are complete
+    #[arg(long, conflicts_with_all = ["until_sure", "prove"])]
+    pub(crate) completion: bool,
     /// Number of cases to draw of each seed
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<usize>,

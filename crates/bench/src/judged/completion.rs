@@ -78,9 +78,16 @@ fn curve(samples: &[Sample]) -> Vec<(Span, ByteCount)> {
 
 /// Returns how often the completion time lies within its forecast, and how wide that is.
 pub(crate) fn completion_text(records: &[Record]) -> String {
-    let counted: Vec<&Record> = records.iter().filter(|one| one.left_out().is_none()).collect();
+    let counted: Vec<&Record> = records
+        .iter()
+        .filter(|one| one.left_out().is_none())
+        .collect();
     let asked = ASKED_AT.map(|share| share_text(&counted, share));
-    format!("\ncompletion of {} transfers\n{}", counted.len(), asked.concat())
+    format!(
+        "\ncompletion of {} transfers\n{}",
+        counted.len(),
+        asked.concat()
+    )
 }
 
 fn share_text(records: &[&Record], share: f64) -> String {
@@ -113,7 +120,10 @@ fn share_text(records: &[&Record], share: f64) -> String {
         *narrow += usize::from(one.half_width <= NARROW);
     }
     for (family, [all, inside, narrow]) in families {
-        let _ = writeln!(text, "  {family}: {inside} of {all} inside, {narrow} narrow");
+        let _ = writeln!(
+            text,
+            "  {family}: {inside} of {all} inside, {narrow} narrow"
+        );
     }
     text
 }

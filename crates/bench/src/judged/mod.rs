@@ -17,6 +17,7 @@ mod view;
 
 pub(crate) use accuracy::RemedyResult;
 pub(crate) use command::{CAPTURES, Judging, LISTED_AT, PlantedCases, Session};
+pub(crate) use completion::draw_duration;
 pub(crate) use parallel::map_in_parallel;
 pub(crate) use random::Random;
 pub(crate) use record::{MUST_KEEP, Record};

@@ -707,3 +707,36 @@ fn every_command_advises_the_same_send_buffer_for_a_path() {
         advised_tcp_wmem(&here["lift"]["changes"])
     );
 }
+
+#[test]
+fn a_size_is_complete_at_a_stated_time() {
+    let completion = |words: &[&str]| {
+        let path = ["simulate", "--path", "rate=50M,rtt=20ms", "--json"];
+        document(&run(&mut fullpipe(&[&path, words].concat()), 30))["completion"].clone()
+    };
+    let figure = |completion: &Value, name: &str| completion[name].as_f64().unwrap();
+    // What was carried is known, at the rate that the document states.
+    let known = completion(&["-n", "30MB"]);
+    assert_eq!(
+        (&known["time"], &known["time"]),
+        (&known["low"], &known["high"])
+    );
+    let ideal = 30e6 * 8.0 / (50e6 * 1448.0 / 1538.0);
+    assert!((figure(&known, "efficiency") - ideal / figure(&known, "time")).abs() < 1e-3);
+    // The rest goes on as it was.
+    let [ten, more] = [&["--size", "5GB"][..], &["--size", "5GB", "-t", "60"]].map(completion);
+    for forecast in [&ten, &more] {
+        let ideal = 5e9 * 8.0 / (50e6 * 1448.0 / 1538.0);
+        assert!(
+            (figure(forecast, "low")..=figure(forecast, "high")).contains(&ideal),
+            "{forecast}"
+        );
+        assert!(figure(forecast, "efficiency") > 0.9, "{forecast}");
+    }
+    assert!(figure(&more, "high") < figure(&ten, "high"));
+    for many in [&["--seeds", "2"][..], &["--csv"], &["-r", "1ms,2ms"]] {
+        let words = [&["simulate", "--size", "1GB"], many].concat();
+        let refused = run(&mut fullpipe(&words), 30);
+        assert_eq!(refused.status.code(), Some(2), "{many:?}");
+    }
+}

@@ -1,11 +1,13 @@
 //! `fullpipe diagnose`: transfers of its own, and of others that it watches.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{fullpipe, run};
@@ -127,6 +129,57 @@ fn a_process_without_data_is_reported_as_such_when_the_time_is_over() {
         &["process", &pid, "too little"],
     );
     assert!(began.elapsed() < Duration::from_secs(20));
+}
+
+/// Reads from the one who calls, a little at a time, until `stop` has gone.
+fn read_slowly(listener: &TcpListener, stop: &Receiver<()>) {
+    let (mut caller, _) = listener.accept().unwrap();
+    while stop.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
+        let _ = caller.read(&mut [0; 40_000]).unwrap();
+    }
+}
+
+#[test]
+fn the_file_that_a_process_reads_is_complete_at_a_stated_time() {
+    require!(Socat);
+    const SIZE: u64 = 1 << 30;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("big file");
+    File::create(&path).unwrap().set_len(SIZE).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("TCP:{},sndbuf=60000", listener.local_addr().unwrap());
+    let (ended, stop) = channel();
+    let reader = thread::spawn(move || read_slowly(&listener, &stop));
+    let sender = Running::start(
+        Command::new("socat")
+            .args(["-u", "-b", "8192"])
+            .args([format!("FILE:{}", path.display()), target]),
+    );
+    let pid = sender.pid().to_string();
+    let seen = |more: &[&str]| {
+        let words = [&["diagnose", "--pid", &pid, "-t", "3", "--json"], more].concat();
+        document(&run(&mut fullpipe(&words), TIMEOUT))["completion"].clone()
+    };
+    let (of_file, stated) = (seen(&[]), seen(&["--size", "100GB"]));
+    drop((ended, sender));
+    assert!(reader.join().is_ok());
+    assert_eq!(of_file["file"], path.display().to_string());
+    assert_eq!(
+        (&of_file["size"], &stated["file"]),
+        (&SIZE.into(), &Value::Null)
+    );
+    for completion in [of_file, stated] {
+        let [size, passed] = ["size", "passed"].map(|name| completion[name].as_f64().unwrap());
+        let forecast = &completion["forecast"];
+        let [low, time, high] =
+            ["low", "time", "high"].map(|name| forecast[name].as_f64().unwrap());
+        assert!(
+            0.0 < passed && passed < size && low < time && time < high,
+            "{completion}"
+        );
+        // It reads 2 MB a second at most.
+        assert!(time > 0.9 * (size - passed) / 2e6, "{completion}");
+    }
 }
 
 #[test]

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use fullpipe_record::{
     At, Buffer, BufferAdvice, Calculation, Candidate, Cause, Ceiling, Change, Combination,
-    Commands, Datagrams, Direction, EchoPhase, EchoReport, Encapsulation, EndReport, Estimate,
-    Experiment, Forecast, Framing, GridAccuracy, GridAgreement, GridCell, GridReport, GridRun, Hop,
-    HostSettings, Improvement, Inferred, Inflation, Inputs, Interval, IpVersion, KernelVersion,
-    LabReport, LabStep, Leg, Limit, MeasuredTransfer, Measurement, Need, OwnCapture, Path,
-    PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp, RampReport, RampStep,
-    RateSpread, Refusal, Remedy, Request, Responsiveness, RouteMethod, RouteMtu, RouteReport,
-    RttForecast, RttMethod, RttReport, RttStats, Scope, SegmentSpread, Segmentation, Side,
-    SimulatedTransfer, Solved, Steady, Summary, Transport, Undone, Validity, Value, Verdict,
-    WhatIf, WhatIfReport,
+    Commands, CompletionForecast, Datagrams, Direction, EchoPhase, EchoReport, Encapsulation,
+    EndReport, Estimate, Experiment, Forecast, Framing, GridAccuracy, GridAgreement, GridCell,
+    GridReport, GridRun, Hop, HostSettings, Improvement, Inferred, Inflation, Inputs, Interval,
+    IpVersion, KernelVersion, LabReport, LabStep, Leg, Limit, MeasuredTransfer, Measurement, Need,
+    OwnCapture, Path, PathDirection, Peer, Prediction, Proof, Published, Quantity, Ramp,
+    RampReport, RampStep, RateSpread, Refusal, Remedy, Request, Responsiveness, RouteMethod,
+    RouteMtu, RouteReport, RttForecast, RttMethod, RttReport, RttStats, Scope, SegmentSpread,
+    Segmentation, Side, SimulatedTransfer, Solved, Steady, Summary, Transport, Undone, Validity,
+    Value, Verdict, WhatIf, WhatIfReport,
 };
 use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, SegCount, Span};
 
@@ -41,6 +41,12 @@ pub(crate) fn calculation() -> Calculation {
             ..Inputs::default()
         },
         time: Some(Span::from_secs(263)),
+        completion: Some(CompletionForecast {
+            time: Span::from_secs(263),
+            low: Span::from_secs(251),
+            high: Span::from_secs(276),
+            efficiency: Some(Ratio::new(0.32)),
+        }),
         target: Some(mbps(941.5)),
         needs: needs(),
         alone: alone(),
