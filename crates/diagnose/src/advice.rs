@@ -175,10 +175,35 @@ impl<'a> RemedyAdvice<'a> {
         let Buffer::Request(present) = self.evidence.request.buffer else {
             return None;
         };
-        let wanted = whole_mebibytes(
-            self.request_for_the_path()
-                .unwrap_or(present * NEXT_SIZE_FACTOR),
-        );
+        let wanted = self.request_for_the_path();
+        let wanted = wanted.unwrap_or(present * NEXT_SIZE_FACTOR);
+        let (size, bound) = self.granted_request(wanted);
+        let why = format!("A request of {size} instead of {present} allows more in flight{bound}.");
+        (size > present).then(|| self.request_remedy(size, why))
+    }
+
+    /// Returns the ways to a larger window where the kernel leaves small what it may tune: a buffer
+    /// that it need not tune, and others that share its small windows.
+    pub(crate) fn for_stalled_autotuning(&self) -> Vec<Remedy> {
+        let request = self.request_for_the_path().map(|wanted| {
+            let (size, bound) = self.granted_request(wanted);
+            let why = format!(
+                "A request of {size} is granted at once, and does not wait for the kernel's tuning{bound}."
+            );
+            self.request_remedy(size, why)
+        });
+        let others = self.parallel_streams().into_iter();
+        request
+            .into_iter()
+            .chain(others)
+            .chain(self.relay_remedy())
+            .collect()
+    }
+
+    /// Returns the request of so many bytes in whole mebibytes, as far as the hosts are known to
+    /// grant it, and a clause if that is less.
+    fn granted_request(&self, wanted: ByteCount) -> (ByteCount, &'static str) {
+        let wanted = whole_mebibytes(wanted);
         let granted = [
             self.receiver_settings().map(kernel::rmem_max),
             self.evidence.sender.as_ref().map(kernel::wmem_max),
@@ -189,11 +214,13 @@ impl<'a> RemedyAdvice<'a> {
         } else {
             ""
         };
-        let why = format!("A request of {size} instead of {present} allows more in flight{bound}.");
+        (size, bound)
+    }
+
+    fn request_remedy(&self, size: ByteCount, why: String) -> Remedy {
         let changes = vec![Change::SocketBuffer(Buffer::Request(size))];
         let at = self.verdict.limit_place();
-        (size > present)
-            .then(|| self.build_remedy("larger-socket-buffer", Scope::Socket, at, changes, why))
+        self.build_remedy("larger-socket-buffer", Scope::Socket, at, changes, why)
     }
 
     fn request_for_the_path(&self) -> Option<ByteCount> {

@@ -6,7 +6,7 @@ use LegalVerdict::{
 };
 use fullpipe_record::{
     ApplicationWindowVerdict::{Other, SshChannelOfReceiver},
-    Basis, Candidate,
+    Basis, Buffer, Candidate,
     CapacityVerdict::{Allowance, HostQueue, Link, PerFlowLimit, Shared},
     CongestionWindowVerdict::{EarlyExit, RampUp, Recovering, Reordering},
     CpuVerdict::{StolenOfReceiver, StolenOfSender},
@@ -19,6 +19,7 @@ use fullpipe_record::{
         WindowScaleStripped,
     },
     ReceiverApplicationVerdict::{self, SlowReader},
+    Request,
     SendBufferVerdict::{SoSndbuf, TcpWmemMax},
     SenderApplicationVerdict::{self, Idle, RateLimited},
 };
@@ -423,11 +424,22 @@ fn is_same_in_set(one: LegalVerdict, other: LegalVerdict) -> bool {
     one == other || matches!((one, other), (ApplicationWindow(_), ApplicationWindow(_)))
 }
 
+/// Returns true if the kernel may have tuned the buffer of a verdict: the `request` for it is known
+/// otherwise.
+fn may_be_tuned(verdict: LegalVerdict, request: &Request) -> bool {
+    match verdict {
+        ReceiveWindow(TcpRmemMax) => request.receive_buffer() == Buffer::Automatic,
+        SendBuffer(TcpWmemMax) => request.send_buffer() == Buffer::Automatic,
+        _ => true,
+    }
+}
+
 /// Returns the verdicts that `view` cannot distinguish from `found`, itself first, and what would
-/// show which is right; none where the evidence decides.
+/// show which is right; none where the evidence or the `request` decides.
 pub(crate) fn find_candidates(
     view: Basis,
     found: &LimitFinding,
+    request: &Request,
 ) -> (Vec<Candidate>, Option<String>) {
     let sets = sets_of(view, found.other.is_some()).filter(|set| {
         let other = found.other;
@@ -442,11 +454,17 @@ pub(crate) fn find_candidates(
     let Some((set, _)) = with_place.min_by_key(|(_, place)| *place > 0) else {
         return (Vec::new(), None);
     };
-    let others = set
+    let others: Vec<LegalVerdict> = set
         .verdicts
         .iter()
         .copied()
-        .filter(|verdict| !is_same_in_set(*verdict, found.verdict));
+        .filter(|verdict| {
+            !is_same_in_set(*verdict, found.verdict) && may_be_tuned(*verdict, request)
+        })
+        .collect();
+    if others.is_empty() {
+        return (Vec::new(), None);
+    }
     let all = std::iter::once(found.verdict)
         .chain(others)
         .map(Candidate::from)

@@ -71,7 +71,7 @@ impl Judgement {
         let (kind, rate) = (finding.limit_kind(), signals.rate);
         let once_lifted = once_lifted(kind, self.rtts, &self.ceilings);
         let runner_up = runner_up((kind, rate), &once_lifted, &self.others, self.of_the_time);
-        let (candidates, would_distinguish) = find_candidates(basis, &finding);
+        let (candidates, would_distinguish) = find_candidates(basis, &finding, &evidence.request);
         let mut shown = self.shown;
         shown.extend(machine::host_rows(evidence));
         shown.extend(

@@ -22,7 +22,11 @@ const DEFECTS: [KnownDefect; 3] = [
         effect: "receive buffers that the kernel tunes grow too slowly, and the window holds the sender back meanwhile",
         source: "65c5287892e9, fixed by aa251c84636c",
         at: At::Receiver,
-        limits: &["receive-window/tcp-rmem-max", "congestion-window/ramp-up"],
+        limits: &[
+            "receive-window/tcp-rmem-max",
+            "receive-window/autotuning-stalled",
+            "congestion-window/ramp-up",
+        ],
     },
     KnownDefect {
         since: KernelVersion::new(6, 6),

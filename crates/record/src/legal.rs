@@ -13,6 +13,8 @@ pub enum Cause {
     SoRcvbuf,
     /// Autotuning of the receive buffer ends at `tcp_rmem`.
     TcpRmemMax,
+    /// The kernel may tune the receive buffer, and leaves it small.
+    AutotuningStalled,
     /// Window scaling is off at an end.
     NoWindowScaling,
     /// A device between the ends removed the option that scales windows.
@@ -157,6 +159,7 @@ legal_verdicts! {
     ReceiveWindow "receive-window" ReceiveWindowVerdict {
         SoRcvbuf: SoRcvbuf "so-rcvbuf" at Receiver,
         TcpRmemMax: TcpRmemMax "tcp-rmem-max" at Receiver,
+        AutotuningStalled: AutotuningStalled "autotuning-stalled" at Receiver,
         NoWindowScaling: NoWindowScaling "no-window-scaling" at Receiver,
         WindowScaleStripped: WindowScaleStripped "window-scale-stripped" at Middlebox,
         WindowScaleRewritten: WindowScaleRewritten "window-scale-rewritten" at Middlebox,

@@ -40,13 +40,19 @@ fn no_set_has_more_than_four_and_a_finding_has_one_of_a_view() {
 #[test]
 fn a_finding_that_is_sure_has_no_candidates_and_another_is_the_first() {
     let sure = LimitFinding::new(LossVerdict::Policer, Ratio::ONE);
-    assert!(find_candidates(Basis::Receiver, &sure).0.is_empty());
+    assert!(
+        find_candidates(Basis::Receiver, &sure, &Request::default())
+            .0
+            .is_empty()
+    );
     let unsure = sure.one_of_several();
     assert!(
-        find_candidates(Basis::BothEnds, &unsure).0.is_empty(),
+        find_candidates(Basis::BothEnds, &unsure, &Request::default())
+            .0
+            .is_empty(),
         "the view decides"
     );
-    let (all, would_distinguish) = find_candidates(Basis::Receiver, &unsure);
+    let (all, would_distinguish) = find_candidates(Basis::Receiver, &unsure, &Request::default());
     assert_eq!(
         (all.len(), all[0]),
         (3, Candidate::from(LegalVerdict::from(LossVerdict::Policer)))

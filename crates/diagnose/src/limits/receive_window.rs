@@ -4,7 +4,8 @@ use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::kernel::{self, ReceiveBuffer};
 use fullpipe_model::window;
 use fullpipe_record::{
-    Buffer, CongestionWindowVerdict, Handshake, Limit, ReceiveWindowVerdict, Remedy, Sample, Scope,
+    Buffer, CongestionWindowVerdict, Evidence, Handshake, Limit, ReceiveWindowVerdict, Remedy,
+    Sample, Scope,
 };
 use fullpipe_units::{ByteCount, Ratio};
 
@@ -150,8 +151,12 @@ fn scale_may_be_stripped(figures: &SenderSampleFigures) -> bool {
 fn cause_at_receiver(figures: &SenderSampleFigures) -> ReceiveWindowVerdict {
     if scaling_is_off(figures) {
         ReceiveWindowVerdict::NoWindowScaling
-    } else if receive_buffer_is_fixed(figures) || scale_is_of_a_fixed_buffer(figures) {
+    } else if figures.evidence.request.receive_buffer() != Buffer::Automatic
+        || scale_is_of_a_fixed_buffer(figures)
+    {
         ReceiveWindowVerdict::SoRcvbuf
+    } else if receive_buffer_is_small(figures) {
+        cause_of_small_buffer(figures.evidence)
     } else {
         ReceiveWindowVerdict::TcpRmemMax
     }
@@ -189,14 +194,21 @@ fn scaling_is_off(figures: &SenderSampleFigures) -> bool {
     small && agreed.map_or(refused, |agreed| !agreed)
 }
 
-/// Returns true if the program fixed the buffer by request, or it stands well below the size to
-/// which the kernel would tune it. Where the buffer itself is not seen, the window shows it: how
-/// much of a buffer is window depends on the memory that its driver takes for a packet.
-fn receive_buffer_is_fixed(figures: &SenderSampleFigures) -> bool {
-    let evidence = figures.evidence;
-    if evidence.request.receive_buffer() != Buffer::Automatic {
-        return true;
+/// Returns the reason why a buffer, for which nothing was asked, is smaller than the kernel may make
+/// it: our own programs do not set it, so that the kernel left it so.
+pub(crate) fn cause_of_small_buffer(evidence: &Evidence) -> ReceiveWindowVerdict {
+    if evidence.is_of_another_program() || evidence.capture.is_some() {
+        ReceiveWindowVerdict::SoRcvbuf
+    } else {
+        ReceiveWindowVerdict::AutotuningStalled
     }
+}
+
+/// Returns true if the buffer stands well below the size to which the kernel would tune it. Where
+/// the buffer itself is not seen, the window shows it: how much of a buffer is window depends on the
+/// memory that its driver takes for a packet.
+fn receive_buffer_is_small(figures: &SenderSampleFigures) -> bool {
+    let evidence = figures.evidence;
     let Some(settings) = &evidence.receiver else {
         return false;
     };
@@ -515,6 +527,9 @@ pub(crate) fn window_reason(verdict: ReceiveWindowVerdict, place: &str) -> Strin
         ReceiveWindowVerdict::NoWindowScaling => "window scaling is off".to_owned(),
         ReceiveWindowVerdict::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF".to_owned(),
         ReceiveWindowVerdict::TcpRmemMax => "tcp_rmem".to_owned(),
+        ReceiveWindowVerdict::AutotuningStalled => {
+            "its kernel has not let the buffer grow to tcp_rmem, and no program fixed it".to_owned()
+        }
         ReceiveWindowVerdict::WindowScaleStripped => {
             format!("a device {place} removes the option that scales windows")
         }
@@ -569,6 +584,7 @@ impl LimitFacts for ReceiveWindowFacts {
             }
             // Other connections would only share the memory that is left.
             ReceiveWindowVerdict::MemoryPressure => return Vec::new(),
+            ReceiveWindowVerdict::AutotuningStalled => return advice.for_stalled_autotuning(),
             ReceiveWindowVerdict::SoRcvbuf => WindowConstraint::FixedBuffer,
             ReceiveWindowVerdict::NoWindowScaling => WindowConstraint::NoScaling,
             ReceiveWindowVerdict::TcpRmemMax if is_untuned => WindowConstraint::NoAutotuning,
@@ -612,6 +628,7 @@ impl LimitFacts for ReceiveWindowFacts {
             ],
             ReceiveWindowVerdict::SoRcvbuf
             | ReceiveWindowVerdict::TcpRmemMax
+            | ReceiveWindowVerdict::AutotuningStalled
             | ReceiveWindowVerdict::NoWindowScaling => &[],
         }
     }

@@ -49,6 +49,7 @@ pub(crate) fn beside_window_of_few_looks(
         LegalVerdict::ReceiveWindow(
             ReceiveWindowVerdict::SoRcvbuf
                 | ReceiveWindowVerdict::TcpRmemMax
+                | ReceiveWindowVerdict::AutotuningStalled
                 | ReceiveWindowVerdict::WindowScaleRewritten
         )
     );

@@ -9,6 +9,7 @@ use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::arrivals::ReceiverSampleFigures;
 use crate::finding::LimitFinding;
+use crate::limits::receive_window::cause_of_small_buffer;
 use crate::limits::{cpu, memory_pressure, receiver_application};
 use crate::path::exceeds_the_pipe;
 use crate::syn_quotes;
@@ -63,7 +64,9 @@ pub(crate) fn own_window_in_use(arrivals: &ReceiverSampleFigures) -> Option<Limi
     let found = LimitFinding::new(cause, held);
     let is_of_a_size = matches!(
         cause,
-        ReceiveWindowVerdict::SoRcvbuf | ReceiveWindowVerdict::TcpRmemMax
+        ReceiveWindowVerdict::SoRcvbuf
+            | ReceiveWindowVerdict::TcpRmemMax
+            | ReceiveWindowVerdict::AutotuningStalled
     );
     if is_of_a_size && arrivals.may_only_pause() {
         return Some(found.add_alternative(SenderApplicationVerdict::Idle));
@@ -131,7 +134,7 @@ impl ReceiverSampleFigures<'_> {
     pub(super) fn window_over_a_longer_round_trip(&self) -> Option<ReceiveWindowVerdict> {
         let (window, estimate) = (self.usual_window()?, self.estimate?);
         let cause = self.cause_of_window(window);
-        let is_fixed = self.evidence.request.buffer != Buffer::Automatic;
+        let is_fixed = self.evidence.request.receive_buffer() != Buffer::Automatic;
         let may_be = cause == ReceiveWindowVerdict::TcpRmemMax
             || (cause == ReceiveWindowVerdict::SoRcvbuf && is_fixed);
         (may_be && self.fills_window(window, estimate)).then_some(cause)
@@ -152,7 +155,7 @@ impl ReceiverSampleFigures<'_> {
                 ReceiveWindowVerdict::NoWindowScaling
             };
         }
-        if self.evidence.request.buffer != Buffer::Automatic {
+        if self.evidence.request.receive_buffer() != Buffer::Automatic {
             return ReceiveWindowVerdict::SoRcvbuf;
         }
         let Some(settings) = &self.evidence.receiver else {
@@ -168,7 +171,7 @@ impl ReceiverSampleFigures<'_> {
         if to_the_end || !settings.moderate_rcvbuf {
             ReceiveWindowVerdict::TcpRmemMax
         } else {
-            ReceiveWindowVerdict::SoRcvbuf
+            cause_of_small_buffer(self.evidence)
         }
     }
 }

@@ -1,5 +1,5 @@
-use fullpipe_diagnose::diagnose;
-use fullpipe_record::{At, Cause, Evidence, Limit, RttStats, Verdict};
+use fullpipe_diagnose::{diagnose, find_remedies};
+use fullpipe_record::{At, Cause, Evidence, Limit, RttStats, SocketMemory, Verdict};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::builder::{self, Moment, moment};
@@ -603,6 +603,50 @@ fn a_receiver_that_lags_behind_a_sender_which_speeds_up_is_part_of_the_ramp() {
     );
     let stands = diagnose(&short(|_| 79e3));
     assert_eq!(stands.kind, Limit::ReceiveWindow, "{stands:#?}");
+}
+
+/// A connection of ours over 100 ms whose receive buffer the kernel left at 131 072 bytes.
+fn buffer_left_small() -> Evidence {
+    let full = samples(10.0, 1, |_| Moment {
+        in_flight: 80_000.0,
+        window: 80_472.0,
+        cwnd: 2_500_000.0,
+        rwnd_limited: 0.98,
+        ..moment(6.4, 100.0)
+    });
+    let mut evidence = stated(builder::evidence("cubic", 100, full), 1000);
+    evidence.receiver_samples = evidence.sender_samples.clone();
+    for sample in &mut evidence.receiver_samples {
+        sample.memory = Some(SocketMemory {
+            rcvbuf: ByteCount::new(131_072),
+            ..SocketMemory::default()
+        });
+    }
+    evidence
+}
+
+#[test]
+fn a_buffer_that_the_kernel_left_small_is_not_said_to_be_fixed() {
+    let evidence = buffer_left_small();
+    let cause = Cause::AutotuningStalled;
+    assert_verdict(&evidence, Limit::ReceiveWindow, cause, At::Receiver);
+    let verdict = diagnose(&evidence);
+    assert!(
+        verdict.sentence.contains("no program fixed it") && !verdict.sentence.contains("SO_RCVBUF"),
+        "{}",
+        verdict.sentence
+    );
+    let remedies: Vec<String> = find_remedies(&evidence, &verdict)
+        .into_iter()
+        .map(|remedy| remedy.id)
+        .collect();
+    assert_eq!(remedies[0], "larger-socket-buffer", "{remedies:?}");
+    assert!(
+        !remedies
+            .iter()
+            .any(|id| id == "raise-tcp-rmem" || id == "let-the-kernel-tune"),
+        "{remedies:?}"
+    );
 }
 
 #[test]

@@ -138,9 +138,9 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
     };
     let cases = [
         (
-            "a buffer that the program fixed",
+            "a buffer that the kernel left small",
             full_window(374_000, 600_000),
-            (Limit::ReceiveWindow, Cause::SoRcvbuf, At::Receiver),
+            (Limit::ReceiveWindow, Cause::AutotuningStalled, At::Receiver),
         ),
         (
             "a buffer that is tuned to the end",
@@ -219,6 +219,26 @@ fn each_limit_that_a_receiver_can_see_is_seen() {
             "{name}: {verdict:#?}"
         );
     }
+}
+
+#[test]
+fn only_a_program_that_may_have_fixed_a_small_buffer_is_said_to_have_done_so() {
+    let mut small = evidence(Seen {
+        mbps: 29.0,
+        window: 374_000,
+        rcvbuf: 600_000,
+        ..WELL
+    });
+    small.request.buffer = Buffer::Request(ByteCount::new(300_000));
+    let fixed = (Limit::ReceiveWindow, Cause::SoRcvbuf);
+    assert_eq!(named(&small), fixed, "our own load asked for it");
+    small.request.buffer = Buffer::Automatic;
+    assert_eq!(
+        named(&small),
+        (Limit::ReceiveWindow, Cause::AutotuningStalled)
+    );
+    small.program = Some("rsync".to_owned());
+    assert_eq!(named(&small), fixed, "a program of others may have");
 }
 
 #[test]
@@ -800,11 +820,7 @@ fn a_fixed_window_that_pauses_would_fill_may_be_the_limit() {
     fixed.request.buffer = Buffer::Request(ByteCount::new(110_000));
     let verdict = diagnose(&fixed);
     let causes: Vec<Cause> = verdict.candidates.iter().map(|one| one.cause).collect();
-    assert_eq!(
-        causes,
-        [Cause::Idle, Cause::SoRcvbuf, Cause::TcpRmemMax],
-        "{verdict:#?}"
-    );
+    assert_eq!(causes, [Cause::Idle, Cause::SoRcvbuf], "{verdict:#?}");
 }
 
 /// `rcv_rtt` of a load of our own has the sender's pauses in it too, and echo requests have not.

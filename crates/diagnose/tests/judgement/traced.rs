@@ -172,7 +172,7 @@ fn what_lies_behind_a_limit_is_named_under_each_congestion_control() {
             (
                 "scale as sent",
                 receiver_says(window(3.0 * MIB), 10, 3.0 * MIB),
-                "receive-window so-rcvbuf receiver",
+                "receive-window autotuning-stalled receiver",
             ),
             (
                 "scale rewritten",
@@ -595,8 +595,12 @@ fn a_buffer_that_was_tuned_to_the_end_is_not_fixed_however_little_of_it_is_windo
         diagnose(&seen).cause
     };
     assert_eq!(cause(Some(32 << 20)), Cause::TcpRmemMax);
-    assert_eq!(cause(Some(16 << 20)), Cause::SoRcvbuf);
-    assert_eq!(cause(None), Cause::SoRcvbuf, "only the window is seen");
+    assert_eq!(cause(Some(16 << 20)), Cause::AutotuningStalled);
+    assert_eq!(
+        cause(None),
+        Cause::AutotuningStalled,
+        "only the window is seen"
+    );
 }
 
 /// Windows of 20 kB under a scale, as a sender sees them that has its `first` of the handshake,
