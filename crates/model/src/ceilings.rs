@@ -270,7 +270,7 @@ fn in_flight_at_most(connection: &ConnectionTerms) -> ByteCount {
 }
 
 fn loss_ceiling(connection: &ConnectionTerms) -> Option<CeilingFigures> {
-    let share = connection.path.forward.loss?;
+    let share = connection.loss_events()?;
     let kept = connection.window_under(share)?;
     let windows = StreamWindows {
         textbook: loss::mathis_window(share, connection.mss),
@@ -286,7 +286,7 @@ const FEW: f64 = 50.0;
 
 /// The losses that all streams should see in steady state, if they are few.
 pub(crate) fn few_losses(connection: &ConnectionTerms) -> Option<f64> {
-    let share = connection.path.forward.loss?;
+    let share = connection.loss_events()?;
     let kept = connection.window_under(share)?;
     Some(losses_seen(connection, share, kept).steady).filter(|losses| *losses < FEW)
 }

@@ -167,10 +167,16 @@ fn capacity_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> S
 
 fn loss_formula(figures: &CeilingFigures, connection: &ConnectionTerms) -> String {
     let kept = figures.window.unwrap_or_default();
-    let share = connection.path.forward.loss.unwrap_or_default();
+    let share = connection.loss_events();
+    let kind = if share == connection.path.forward.loss {
+        "loss"
+    } else {
+        "of loss events"
+    };
     format!(
-        "{kept} of {} under {share} loss",
-        connection.control.display_name()
+        "{kept} of {} under {} {kind}",
+        connection.control.display_name(),
+        share.unwrap_or_default()
     )
 }
 

@@ -22,21 +22,31 @@ pub fn transfer_time(
     steady: BitRate,
     loss: Option<Ratio>,
 ) -> Span {
+    let mss = mss.max(ByteCount::new(1));
+    transfer_time_from(INITIAL_WINDOW.of_size(mss), bytes, rtt, steady)
+        + rtt.scale_by(loss.map_or(0.0, |loss| {
+            some_of(segment_count(bytes, mss), loss.get().min(1.0))
+        }))
+}
+
+/// As [`transfer_time`] without loss, where slow start begins with a window of `first`.
+pub(crate) fn transfer_time_from(
+    first: ByteCount,
+    bytes: ByteCount,
+    rtt: Span,
+    steady: BitRate,
+) -> Span {
     if bytes == ByteCount::ZERO {
         return Span::ZERO;
     }
-    let mss = mss.max(ByteCount::new(1));
     let full = window::bdp(steady, rtt);
-    let (mut start, mut left, mut round) = (Span::ZERO, bytes, INITIAL_WINDOW.of_size(mss));
+    let (mut start, mut left, mut round) = (Span::ZERO, bytes, first);
     while round < full && round < left {
         left = left - round;
         start += rtt;
         round = round * 2;
     }
-    let repair = loss.map_or(0.0, |loss| {
-        some_of(segment_count(bytes, mss), loss.get().min(1.0))
-    });
-    start + steady.time_for(left) + rtt + rtt.scale_by(repair)
+    start + steady.time_for(left) + rtt
 }
 
 /// The parts of the expected time of a transfer (Cardwell, Savage, Anderson 2000, eq. 25).

@@ -125,6 +125,26 @@ impl LossPattern {
             Self::Listed(_) | Self::ListedData(_) => Ratio::ZERO,
         }
     }
+
+    /// Share of the packets with which a run of losses begins, in the long run, and the packets that
+    /// such a run loses on average; `None` for losses that are listed.
+    pub fn loss_runs(&self) -> Option<(Ratio, f64)> {
+        let Self::GilbertElliott {
+            to_bad,
+            to_good,
+            in_good,
+            in_bad,
+        } = *self
+        else {
+            return None;
+        };
+        let [to_bad, to_good, in_good, in_bad] = [to_bad, to_good, in_good, in_bad].map(Ratio::get);
+        // The bad state may end before it has lost anything.
+        let loses_any = in_bad / (in_bad + to_good * (1.0 - in_bad));
+        let in_good_state = to_good / (to_bad + to_good);
+        let runs = in_good_state * (to_bad * loses_any + in_good);
+        (runs > 0.0).then(|| (Ratio::new(runs), self.mean_loss().get() / runs))
+    }
 }
 
 /// A middlebox's change to the headers of packets.

@@ -575,3 +575,30 @@ proptest! {
         prop_assert_eq!(got.limit == Limit::Capacity, window > needed);
     }
 }
+
+#[test]
+fn short_runs_of_losses_are_answered_once() {
+    let path = fixture::ethernet_path(BitRate::from_mbps(150), Span::from_millis(40));
+    let under = |runs: &str| {
+        let losses: fullpipe_record::LossPattern = runs.parse().unwrap();
+        let path = with_forward(&path, |forward| {
+            forward.loss = Some(losses.mean_loss());
+            forward.effects.losses = Some(losses);
+        });
+        by_default(&path, &Request::default()).kernel_model
+    };
+    // Medians of eight simulated transfers of 120 s, under CUBIC.
+    for (runs, simulated) in [
+        ("gilbert-elliott 0.01% 20%", 43.34),
+        ("gilbert-elliott 0.02% 50%", 29.85),
+        ("gilbert-elliott 0.1% 25%", 11.60),
+    ] {
+        let ratio = under(runs).as_mbps() / simulated;
+        assert!((ratio - 1.0).abs() < 0.15, "{runs}: {ratio}");
+    }
+    let long = under("gilbert-elliott 0.05% 3%");
+    assert!(
+        long < BitRate::from_mbps(3),
+        "{long}: half a window is lost"
+    );
+}
