@@ -682,7 +682,7 @@ fn missed_ratio(bound: &RatioBound, steps: &[LabStep]) -> Option<String> {
 /// The receive buffer that the kernel stored, where the program fixed one.
 fn fixed_buffer(runs: &[JudgedRun]) -> Option<ByteCount> {
     let run = &runs.last()?.measurement;
-    let fixed = run.request.buffer != fullpipe_record::Buffer::Automatic;
+    let fixed = run.request.receive_buffer() != fullpipe_record::Buffer::Automatic;
     run.receiving_end()
         .sockets
         .first()

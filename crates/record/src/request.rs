@@ -72,8 +72,8 @@ impl FromStr for ProgramWindow {
     }
 }
 
-/// What is stated of the programs and the devices of a load, where it is predicted or simulated and
-/// not carried out.
+/// What is stated of the programs and the devices of a load. A lab carries it out as a prediction
+/// and a simulation take it, but for what only predictions know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StatedLoad {
@@ -171,7 +171,7 @@ pub struct Request {
     pub pacing: Option<BitRate>,
     /// Socket buffers.
     pub buffer: Buffer,
-    /// What is stated of programs and devices, for predictions and simulations.
+    /// What is stated of programs and devices, for predictions, simulations and labs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stated: Option<Box<StatedLoad>>,
     /// Congestion control, set on each socket and read back; the kernel's default if not set.

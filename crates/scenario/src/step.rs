@@ -1,4 +1,7 @@
-use fullpipe_record::{Buffer, Change, Direction, Path, Published, Request, Transport};
+use fullpipe_record::{
+    Buffer, Change, Direction, Path, ProgramWindow, Published, Request, StatedLoad, Transport,
+    Writer,
+};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::host::read_switch;
@@ -49,6 +52,40 @@ pub(crate) const STEP_KEYS: &[Key<ScenarioStep>] = &[
     Key::new("transport", |step, text| step.request.set_transport(text)),
     Key::new("window", |step, text| step.request.set_window(text)),
     Key::new("buffer", |step, text| step.request.set_buffer(text)),
+    Key::new("sndbuf", |step, text| {
+        let size = buffer_size(text)?;
+        step.state(|stated| stated.sndbuf = Some(size))
+    }),
+    Key::new("rcvbuf", |step, text| {
+        let size = buffer_size(text)?;
+        step.state(|stated| stated.rcvbuf = Some(size))
+    }),
+    Key::new("app_window", ScenarioStep::set_app_window),
+    Key::new("requests", ScenarioStep::set_app_window),
+    Key::new("request_size", |step, text| {
+        step.set_app_window(&format!("1x{text}"))
+    }),
+    Key::new("pause", |step, text| {
+        let pause = parse_quantity(text)?;
+        step.state(|stated| stated.pause = Some(pause))
+    }),
+    Key::new("read_rate", |step, text| {
+        let rate = offered_rate(text)?;
+        step.state(|stated| stated.read_rate = Some(rate))
+    }),
+    Key::new("fq_rate", |step, text| {
+        step.request.pacing = Some(offered_rate(text)?);
+        Ok(())
+    }),
+    Key::new("blocking", |step, text| {
+        let is_blocking = read_switch(text)?;
+        step.request.writer = if is_blocking {
+            Writer::Blocking
+        } else {
+            Writer::Retrying
+        };
+        Ok(())
+    }),
     Key::new("streams", |step, text| step.request.set_streams(text)),
     Key::new("rate", ScenarioStep::set_rate),
     Key::new("length", |step, text| step.request.set_length(text)),
@@ -110,6 +147,27 @@ impl ScenarioStep {
             published: None,
             bounds: StepBounds::default(),
         }
+    }
+
+    /// Sets what is stated of programs and devices.
+    fn state(&mut self, set: impl FnOnce(&mut StatedLoad)) -> Result<(), String> {
+        set(self.request.stated.get_or_insert_default());
+        Ok(())
+    }
+
+    fn set_app_window(&mut self, text: &str) -> Result<(), String> {
+        let window: ProgramWindow = text.parse()?;
+        let window = require_valid(
+            window,
+            window.bytes > ByteCount::ZERO,
+            text,
+            "the window of an application",
+            "it carries nothing; write for example 64KiB or 64x32KiB",
+        )?;
+        if self.request.stated_load().app_window.is_some() {
+            return Err("write one of app_window, requests and request_size".to_owned());
+        }
+        self.state(|stated| stated.app_window = Some(window))
     }
 
     fn set_rate(&mut self, text: &str) -> Result<(), String> {
@@ -248,6 +306,9 @@ fn set_buffer_once(request: &mut Request, buffer: Buffer) -> Result<(), String> 
 /// not fit its transport: datagrams have neither window nor congestion control, and TCP no length.
 pub(crate) fn complete_request(request: &mut Request) -> Result<(), (&'static str, &'static str)> {
     let has_length = request.block != Request::default().block;
+    if let Some(unfit) = unfit_statement(request) {
+        return Err(unfit);
+    }
     let unfit = match request.transport {
         Transport::Udp if matches!(request.buffer, Buffer::Window(_)) => (
             "window",
@@ -275,6 +336,31 @@ pub(crate) fn complete_request(request: &mut Request) -> Result<(), (&'static st
         }
     };
     Err(unfit)
+}
+
+/// Returns the key of a statement that has no effect in this load, and why.
+fn unfit_statement(request: &Request) -> Option<(&'static str, &'static str)> {
+    const OF_TCP: &str = "it is that of a byte stream; write transport = \"tcp\"";
+    let stated = request.stated_load();
+    let is_udp = request.transport == Transport::Udp;
+    let has_window = matches!(request.buffer, Buffer::Window(_));
+    [
+        ("app_window", OF_TCP, is_udp && stated.app_window.is_some()),
+        ("read_rate", OF_TCP, is_udp && stated.read_rate.is_some()),
+        ("blocking", OF_TCP, is_udp && request.writer == Writer::Blocking),
+        (
+            "rcvbuf",
+            "write a window or a buffer, not both",
+            has_window && stated.rcvbuf.is_some(),
+        ),
+        (
+            "pause",
+            "it is the time between an answer and the next request; add app_window, requests or request_size",
+            stated.pause.is_some() && stated.app_window.is_none(),
+        ),
+    ]
+    .into_iter()
+    .find_map(|(key, why, is_so)| is_so.then_some((key, why)))
 }
 
 pub(crate) fn offered_rate(text: &str) -> Result<BitRate, String> {

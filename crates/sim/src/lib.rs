@@ -79,7 +79,8 @@ impl SimulationPlan {
     /// Ticks a second of the kernels of most distributions.
     pub const USUAL_TICKS: u32 = 250;
 
-    /// A plan with the usual granularity and ticks, and a program that reads at once.
+    /// A plan with the usual granularity and ticks, and a program that reads at once unless its rate
+    /// is stated.
     pub fn new(
         path: Path,
         [sender, receiver]: [HostSettings; 2],
@@ -90,12 +91,12 @@ impl SimulationPlan {
             path,
             sender,
             receiver,
+            reads: request.stated_load().read_rate,
             request,
             division: TransferDivision::default(),
             seed,
             granularity: TrainGranularity::default(),
             ticks_per_second: Self::USUAL_TICKS,
-            reads: None,
             cross_traffic: Vec::new(),
             lead: Span::ZERO,
         }

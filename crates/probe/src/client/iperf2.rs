@@ -817,7 +817,7 @@ impl DatagramStream {
             self.number += 1;
             self.send_datagram(self.number, length)?;
             self.count_datagram(length);
-            allowance.note_written(shared.block as u64);
+            allowance.note_used(shared.block as u64);
         }
         Ok(())
     }

@@ -12,6 +12,7 @@
     clippy::cast_sign_loss
 )]
 
+mod credit;
 mod files;
 mod lane;
 mod pace;

@@ -24,7 +24,10 @@ const MAX_TRAIN_TIME: Span = Span::from_millis(1);
 /// loads the path with twice its rate for as long.
 const MAX_DELAY: Span = Span::from_millis(100);
 
-/// The bytes that a sender may write: those that its rate grants, or any number.
+/// Reads that a receiver which is late makes up for at once.
+const MAX_LATE_READS: u64 = 10;
+
+/// The bytes that a program may write, or read: those that its rate grants, or any number.
 #[derive(Debug)]
 pub(crate) struct WriteAllowance {
     pace: Option<BurstPace>,
@@ -51,10 +54,21 @@ impl WriteAllowance {
         )
     }
 
+    /// Returns the allowance of a receiver from now on: one that found nothing to read makes up for
+    /// [`MAX_LATE_READS`] at most.
+    pub(crate) fn of_reads(plan: &TransferPlan) -> Self {
+        let catch_up = CatchUp {
+            at_once: MAX_LATE_READS,
+            behind: MAX_LATE_READS,
+        };
+        let pace = positive(plan.read_rate)
+            .map(|rate| BurstPace::new(rate, read_chunk(rate), catch_up, Instant::now()));
+        Self::from_pace(pace)
+    }
+
     fn new(plan: &TransferPlan, catch_up: CatchUp) -> Self {
         let burst = u64::from(plan.burst.unwrap_or(1).max(1));
-        let rate = plan.rate.filter(|&rate| rate > BitRate::ZERO);
-        let pace = rate.map(|rate| {
+        let pace = positive(plan.rate).map(|rate| {
             BurstPace::new(
                 rate,
                 plan.block * burst,
@@ -62,6 +76,10 @@ impl WriteAllowance {
                 Instant::now(),
             )
         });
+        Self::from_pace(pace)
+    }
+
+    fn from_pace(pace: Option<BurstPace>) -> Self {
         Self {
             left: if pace.is_some() { 0 } else { u64::MAX },
             pace,
@@ -76,12 +94,22 @@ impl WriteAllowance {
         self.left
     }
 
-    /// Notes that so many have been written.
-    pub(crate) fn note_written(&mut self, bytes: u64) {
+    /// Notes that so many have been written or read.
+    pub(crate) fn note_used(&mut self, bytes: u64) {
         if self.pace.is_some() {
             self.left = self.left.saturating_sub(bytes);
         }
     }
+}
+
+fn positive(rate: Option<BitRate>) -> Option<BitRate> {
+    rate.filter(|rate| *rate > BitRate::ZERO)
+}
+
+/// Returns what a receiver reads at once at this rate: that of a millisecond, from 4 KiB on.
+fn read_chunk(rate: BitRate) -> ByteCount {
+    let millisecond = rate.bytes_in(Span::from_millis(1));
+    millisecond.max(ByteCount::from_kib(4))
 }
 
 /// Bounds of the bursts with which a sender that is late makes up for it.

@@ -1,4 +1,4 @@
-use fullpipe_record::{Request, Writer};
+use fullpipe_record::{ProgramWindow, Request, Writer};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// Samples that are usually kept of a transfer, about 16 MB.
@@ -28,6 +28,12 @@ pub(crate) struct TransferPlan {
     pub burst: Option<u16>,
     /// True if a sender of datagrams that is behind `rate` sends all that is due at once.
     pub catches_up_at_once: bool,
+    /// Window of the programs' own protocol in each stream of TCP.
+    pub app_window: Option<ProgramWindow>,
+    /// Time from an answer until the sending program goes on, with an `app_window`.
+    pub pause: Span,
+    /// Rate at which each receiver of TCP reads; at once if not set, or zero.
+    pub read_rate: Option<BitRate>,
     /// The method by which a TCP sender fills its socket.
     pub writer: Writer,
     /// True if a TCP sender's socket may hold little that is unsent until the other end has
@@ -60,6 +66,7 @@ impl TransferPlan {
     /// Returns the plan for what `request` asks of the streams of one end. Its block must not be
     /// zero.
     pub(crate) fn from_request(request: &Request, base_rtt: Option<Span>) -> Self {
+        let stated = request.stated_load();
         Self {
             block: request.block,
             // What is sent in the omitted time does not count.
@@ -68,6 +75,9 @@ impl TransferPlan {
             rate: request.rate,
             burst: request.burst,
             catches_up_at_once: request.catches_up_at_once,
+            app_window: stated.app_window,
+            pause: stated.pause.unwrap_or_default(),
+            read_rate: stated.read_rate,
             writer: request.writer,
             bounds_unsent: false,
             sendfile: request.sendfile,

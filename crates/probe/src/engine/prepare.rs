@@ -134,16 +134,19 @@ pub(crate) fn apply_options(socket: &SockRef<'_>, request: &Request) -> Result<(
     }
 }
 
+/// Sets the buffers of a socket. A buffer that is stated for one end is set at both: the other end
+/// has no data that would fill it.
 fn apply_buffers(socket: &SockRef<'_>, request: &Request) -> Result<(), PrepareError> {
-    match request.buffer {
+    if let Buffer::Request(size) = request.send_buffer() {
+        socket
+            .set_send_buffer_size(option_value(size, "the buffers")?)
+            .map_err(PrepareError::with_option("the send buffer"))?;
+    }
+    match request.receive_buffer() {
         Buffer::Request(size) => {
-            let bytes = option_value(size, "the buffers")?;
             socket
-                .set_recv_buffer_size(bytes)
+                .set_recv_buffer_size(option_value(size, "the buffers")?)
                 .map_err(PrepareError::with_option("the receive buffer"))?;
-            socket
-                .set_send_buffer_size(bytes)
-                .map_err(PrepareError::with_option("the send buffer"))?;
         }
         Buffer::Window(_) => {
             let why = "a window is none of a socket's options: ask for the buffers that yield it";

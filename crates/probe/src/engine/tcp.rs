@@ -11,6 +11,7 @@ use fullpipe_units::{ByteCount, Span};
 use rustix::net::{RecvFlags, recv};
 use socket2::SockRef;
 
+use super::credit::{ReceiveAnswers, SendCredit};
 use super::lane::{RunningStream, StreamRole};
 use super::pace::WriteAllowance;
 use super::pause::ReadPause;
@@ -66,12 +67,24 @@ fn send_from(
         SockRef::from(socket).tcp_mss().unwrap_or_default(),
     );
     let mut allowance = WriteAllowance::of_bytes(plan);
+    let mut credit = SendCredit::from_plan(plan);
+    if credit.is_some() {
+        socket.set_nodelay(true)?;
+    }
     let mut grant = BudgetShare::from_plan(plan, shared);
     while !shared.is_stopped(StreamRole::Sender) {
         if let Some(unsent) = &mut unsent {
             unsent.update_bound(socket);
         }
-        let allowed = allowance.wait_for_bytes(|| shared.is_stopped(StreamRole::Sender));
+        let mut allowed = allowance.wait_for_bytes(|| shared.is_stopped(StreamRole::Sender));
+        if let Some(credit) = &mut credit {
+            let stopped = || shared.is_stopped(StreamRole::Sender);
+            match credit.wait_for_bytes(socket, stopped) {
+                Ok(bytes) => allowed = allowed.min(bytes),
+                Err(_) if stopped() => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
         let fitting = room.fitting_bytes(socket, plan.block.get().min(allowed));
         if fitting == 0 {
             source.wait_for_room(socket, retry.next_wait());
@@ -86,7 +99,10 @@ fn send_from(
         stream.lock_count().bytes += ByteCount::new(done);
         grant.record_written(wanted, done, shared);
         room.record_written(done);
-        allowance.note_written(done);
+        allowance.note_used(done);
+        if let Some(credit) = &mut credit {
+            credit.note_written(done);
+        }
         match result {
             // Storage has no more.
             Ok(0) => return Ok(()),
@@ -313,11 +329,22 @@ pub(crate) fn receive_stream(
     socket.set_nonblocking(true)?;
     let mut sink = ReceiveSink::new(plan, shared)?;
     let mut pause = ReadPause::new();
+    let mut allowance = WriteAllowance::of_reads(plan);
+    let mut answers = plan.app_window.map(ReceiveAnswers::new);
+    if answers.is_some() {
+        socket.set_nodelay(true)?;
+    }
     while !shared.is_stopped(StreamRole::Receiver) {
-        match sink.read_arrived(socket) {
+        let allowed = allowance.wait_for_bytes(|| shared.is_stopped(StreamRole::Receiver));
+        let read = sink.read_arrived(socket, to_length(allowed));
+        if let Some(answers) = &mut answers {
+            answers.answer(socket, *read.as_ref().unwrap_or(&0) as u64);
+        }
+        match read {
             Ok(0) => return Ok(()),
             Ok(length) => {
                 stream.lock_count().bytes += ByteCount::new(length as u64);
+                allowance.note_used(length as u64);
                 pause.note_read(length as u64);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => pause.until_more(socket),
@@ -360,12 +387,13 @@ impl ReceiveSink {
         })
     }
 
-    /// Takes what has arrived from the socket; how many bytes, none at the end.
-    fn read_arrived(&mut self, mut socket: &TcpStream) -> io::Result<usize> {
+    /// Takes up to `most` bytes of what has arrived from the socket; how many, none at the end.
+    fn read_arrived(&mut self, mut socket: &TcpStream, most: usize) -> io::Result<usize> {
+        let most = most.min(self.data.len());
         if self.discard {
-            return Ok(recv(socket, &mut *self.data, RecvFlags::TRUNC)?.1);
+            return Ok(recv(socket, &mut self.data[..most], RecvFlags::TRUNC)?.1);
         }
-        let length = socket.read(&mut self.data)?;
+        let length = socket.read(&mut self.data[..most])?;
         if let Some(storage) = &self.storage {
             storage.append_chunk(&self.data[..length])?;
         }

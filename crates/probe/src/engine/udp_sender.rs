@@ -60,7 +60,7 @@ pub(crate) fn send_datagrams(
         counts.datagrams_sent += sent;
         drop(counts);
         shared.give_back((count - sent) * size);
-        allowance.note_written(sent * size);
+        allowance.note_used(sent * size);
         match result {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => {

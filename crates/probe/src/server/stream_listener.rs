@@ -48,9 +48,11 @@ impl StreamListener {
     pub(super) fn expect_streams(self: &Rc<Self>, request: &Request) -> ExpectedStreams {
         if request.transport == Transport::Tcp {
             self.restore_buffer_size();
-            if let (Buffer::Request(size), 0, true) =
-                (request.buffer, self.expecting.get(), self.is_for_tests)
-            {
+            if let (Buffer::Request(size), 0, true) = (
+                request.receive_buffer(),
+                self.expecting.get(),
+                self.is_for_tests,
+            ) {
                 // Without it the accepted sockets get their buffer later.
                 let _ = self.fix_buffer_size(usize::try_from(size.get()).unwrap_or(usize::MAX));
             }

@@ -317,8 +317,9 @@ fn unknown_keys_are_reported_with_those_there_are() {
         (
             "window = \"64K\"",
             "  bytes = 1",
-            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, streams, rate, \
-             length, congestion, duration, omit, direction, relays, name, published, ramp, cross_traffic, path, \
+            "x.toml:13:3: \"bytes\" is not a key here; the keys are transport, window, buffer, sndbuf, rcvbuf, \
+             app_window, requests, request_size, pause, read_rate, fq_rate, blocking, streams, rate, length, \
+             congestion, duration, omit, direction, relays, name, published, ramp, cross_traffic, path, \
              sender, receiver, kernel_model, textbook, capacity, loss, reordered, fills, verdict",
         ),
         (
@@ -428,6 +429,27 @@ fn a_step_that_cannot_be_run_is_reported_with_its_place() {
         (
             "length = 16",
             "x.toml:5:10: length: \"16\" is not the length of a datagram: it must be from 32 to 65507 B",
+        ),
+        (
+            "pause = '1s'",
+            "x.toml:5:9: pause: it is the time between an answer and the next request; add app_window, requests or \
+             request_size",
+        ),
+        (
+            "transport = 'udp'\nrate = 1\napp_window = '64KiB'",
+            "x.toml:7:14: app_window: it is that of a byte stream; write transport = \"tcp\"",
+        ),
+        (
+            "app_window = '0x4KiB'",
+            "x.toml:5:14: app_window: \"0x4KiB\" is not a number of requests and their size; write for example 64x32KiB",
+        ),
+        (
+            "requests = '4x4KiB'\nrequest_size = '4KiB'",
+            "x.toml:6:16: request_size: write one of app_window, requests and request_size",
+        ),
+        (
+            "window = '64KiB'\nrcvbuf = '64KiB'",
+            "x.toml:6:10: rcvbuf: write a window or a buffer, not both",
         ),
         (
             "window = 1\ntransport = 'udp'\nrate = 1",

@@ -2,8 +2,8 @@ use std::net::Ipv6Addr;
 
 use fullpipe_record::{
     Buffer, Cause, Change, Codel, Direction, Distribution, Edit, Effects, Framing, Jitter, Limit,
-    LossPattern, NarrowLink, Opportunities, Path, PathChange, PathStep, Policer, Published,
-    Queueing, Reordering, TooBig, Transport,
+    LossPattern, NarrowLink, Opportunities, Path, PathChange, PathStep, Policer, ProgramWindow,
+    Published, Queueing, Reordering, StatedLoad, TooBig, Transport, Writer,
 };
 use fullpipe_scenario::{
     AccuracyBound, ExpectedRatio, ExpectedVerdict, LoadStart, PathSpec, Scenario, ScenarioGrid,
@@ -197,6 +197,33 @@ fn a_flag_and_a_file_mean_the_same() {
         &PathSpec::demo_path(),
     );
     assert_eq!(Ok(file), flag);
+}
+
+#[test]
+fn a_step_states_its_programs_in_the_words_of_the_flags() {
+    let scenario = parse(
+        "name = 'n'\ntitle = 't'\npath = { rtt = '1ms' }\n[[step]]\nname = 's'\nsndbuf = '16KiB'\nrcvbuf = '32KiB'\n\
+         requests = '64x32KiB'\npause = '2s'\nread_rate = '10M'\nfq_rate = '20M'\nblocking = true\n",
+    );
+    let request = &scenario.steps[0].request;
+    let kib = ByteCount::from_kib;
+    assert_eq!(
+        request.stated_load(),
+        StatedLoad {
+            sndbuf: Some(kib(16)),
+            rcvbuf: Some(kib(32)),
+            app_window: Some(ProgramWindow {
+                bytes: kib(2048),
+                request: kib(32),
+            }),
+            pause: Some(Span::from_secs(2)),
+            read_rate: Some(BitRate::from_mbps(10)),
+            ..StatedLoad::default()
+        }
+    );
+    assert_eq!(request.pacing, Some(BitRate::from_mbps(20)));
+    assert_eq!(request.writer, Writer::Blocking);
+    assert_eq!(request.send_buffer(), Buffer::Request(kib(16)));
 }
 
 #[test]

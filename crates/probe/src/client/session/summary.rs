@@ -205,23 +205,32 @@ impl FinishedTest<'_> {
 
     /// Returns how the kernel cut the buffers that were asked for.
     fn buffer_warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if let (Buffer::Request(asked), Some(socket)) =
-            (self.test.request.buffer, self.test.sockets.first())
-        {
-            for (name, limit, got) in [
-                ("SO_SNDBUF", "wmem_max", socket.sndbuf),
-                ("SO_RCVBUF", "rmem_max", socket.rcvbuf),
-            ] {
-                if got < asked * 2 {
-                    warnings.push(format!(
-                        "the kernel cut {name} to {} of the {asked} asked for; net.core.{limit} allows no more",
-                        ByteCount::new(got.get() / 2)
-                    ));
-                }
-            }
-        }
-        warnings
+        let request = &self.test.request;
+        let sockets = self.test.sockets.first().into_iter();
+        let buffers = sockets.flat_map(|socket| {
+            [
+                (
+                    "SO_SNDBUF",
+                    "wmem_max",
+                    request.send_buffer(),
+                    socket.sndbuf,
+                ),
+                (
+                    "SO_RCVBUF",
+                    "rmem_max",
+                    request.receive_buffer(),
+                    socket.rcvbuf,
+                ),
+            ]
+        });
+        let cut = buffers.filter_map(|(name, limit, asked, got)| match asked {
+            Buffer::Request(asked) if got < asked * 2 => Some(format!(
+                "the kernel cut {name} to {} of the {asked} asked for; net.core.{limit} allows no more",
+                ByteCount::new(got.get() / 2)
+            )),
+            _ => None,
+        });
+        cut.collect()
     }
 
     /// Returns how many datagrams each host itself dropped.
