@@ -93,11 +93,28 @@ fn distance_note(said: &Inputs, rtt: Span) -> Option<String> {
     })
 }
 
+/// Returns why a statement about the load has no effect beside another; `None` where each has one.
+pub fn load_fault(inputs: &Inputs) -> Option<&'static str> {
+    let stated = &inputs.stated;
+    let has_window = inputs.window.is_some();
+    if has_window && inputs.buffer.is_some() {
+        return Some(WINDOW_AND_BUFFER);
+    }
+    if has_window && stated.rcvbuf.is_some() {
+        return Some(WINDOW_AND_RCVBUF);
+    }
+    if inputs.buffer.is_some() && stated.sndbuf.is_some() && stated.rcvbuf.is_some() {
+        return Some(BUFFER_OF_NO_END);
+    }
+    (stated.pause.is_some() && stated.app_window.is_none()).then_some(PAUSE_ALONE)
+}
+
 /// Refuses what contradicts itself.
 fn check_inputs(inputs: &Inputs) -> Result<(), InputError> {
+    if let Some(fault) = load_fault(inputs) {
+        return Err(InputError::new(fault));
+    }
     let sentence = match (inputs.rate, inputs.size, inputs.time) {
-        _ if inputs.window.is_some() && inputs.buffer.is_some() => WINDOW_AND_BUFFER,
-        _ if inputs.stated.pause.is_some() && inputs.stated.app_window.is_none() => PAUSE_ALONE,
         (_, None, Some(_)) => "--time is how long a --size may take; add for example --size 10GiB",
         (Some(_), _, Some(_)) => {
             "--rate and --time both say how fast it should be; give one of them"
@@ -241,6 +258,10 @@ fn buffer_advice(
 
 pub(crate) const WINDOW_AND_BUFFER: &str = "--window and --buffer exclude each other: a window is what the receiver \
                                             advertises, a buffer what the program asks of the kernel; give one of them";
+const WINDOW_AND_RCVBUF: &str =
+    "--window and --rcvbuf both fix what the receiver advertises; give one of them";
+const BUFFER_OF_NO_END: &str =
+    "--buffer has no effect beside --sndbuf and --rcvbuf, which fix both ends; leave it out";
 /// Sentence about a pause without requests.
 pub const PAUSE_ALONE: &str = "--pause is the time between an answer and the next request; add for example --request-size \
                            64KiB";

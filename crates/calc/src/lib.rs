@@ -29,7 +29,7 @@ mod fixture;
 
 pub use axes::CombinationAxes;
 pub use batch::{BatchError, CalculationBatch};
-pub use calculate::{PAUSE_ALONE, calculate};
+pub use calculate::{PAUSE_ALONE, calculate, load_fault};
 pub use case::{HostPair, load_of_inputs};
 pub use error::InputError;
 pub use range::{numbers_between, read_values};

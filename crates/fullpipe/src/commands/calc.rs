@@ -192,7 +192,6 @@ impl RunCommand for CalcArguments {
     }
 
     fn run(&self, terminal: &Terminal) -> Result {
-        self.lists.check_flags()?;
         let hosts = host_settings(self)?;
         let mut axes = CombinationAxes::new(fixed_inputs(self)?, quantity_lists(self))?;
         let is_plain = self.batch.is_none() && !self.csv && !axes.is_table();
@@ -363,22 +362,24 @@ fn print_solution(
 /// Says whose settings the ends are taken to have, where none were stated.
 fn assumed_hosts(arguments: &CalcArguments, hosts: &HostPair) -> Option<String> {
     let ends = [("sender", &hosts.sender), ("receiver", &hosts.receiver)];
-    let linux: Vec<&str> = ends
+    let assumed: Vec<(&str, &HostSettings)> = ends
         .into_iter()
-        .filter(|(_, host)| host.system.is_none())
+        .zip(arguments.systems.stated_ends())
+        .filter(|(_, is_stated)| !is_stated)
         .map(|(end, _)| end)
         .collect();
-    let kernel = hosts.sender.kernel.max(hosts.receiver.kernel);
+    let (_, HostSettings { kernel, .. }) = assumed.first()?;
+    let names: Vec<&str> = assumed.iter().map(|(end, _)| *end).collect();
     let settings = if SysctlTree::of_this_host().has_tcp() {
         "its settings"
     } else {
         "the kernel's own settings, as there is no /proc/sys"
     };
-    (arguments.kernel.is_none() && !linux.is_empty()).then(|| {
+    arguments.kernel.is_none().then(|| {
         format!(
             "{} taken to be as this host: Linux {kernel} with {settings}; --kernel 5.15, --sender-os and --receiver-os say \
              otherwise",
-            linux.join(" and "),
+            names.join(" and "),
         )
     })
 }

@@ -4,11 +4,14 @@ mod runs;
 
 mod hosts;
 
+mod stated;
+
 use self::hosts::{enter_host, enter_shell, list_standing};
 pub(super) use self::hosts::{lab_plan, start_lab};
-use self::runs::{ScenarioTarget, measure_grid, run_all};
+use self::runs::{ScenarioTarget, load_all, measure_grid, run_all};
 use self::scenarios::{apply_emulated_flags, builtin_names, list_scenarios};
 pub(super) use self::scenarios::{check_congestion_controls, load_comparison, load_scenario};
+use self::stated::{STATED_GROUPS, StatedTransfer};
 use fullpipe_experiment::{CaptureNumbers, CaptureTo, GridPlace};
 use fullpipe_lab::{Backend, Host, StandingLab};
 
@@ -123,12 +126,17 @@ enum LabAction {
 
 /// The scenarios to run, and how.
 #[derive(Debug, Args)]
+#[command(
+    mut_arg("sender_os", |system| system.hide(true)),
+    mut_arg("receiver_os", |system| system.hide(true)),
+    mut_arg("quic", |quic| quic.hide(true))
+)]
 struct RunArguments {
-    /// Scenario files or names from `lab list`
-    #[arg(required_unless_present = "all", value_name = "SCENARIO")]
+    /// Scenario files or names from `lab list`; without, the flags of path and load state a transfer
+    #[arg(required_unless_present_any = ["all", "path", "bandwidth", "rtt"], value_name = "SCENARIO", conflicts_with_all = STATED_GROUPS)]
     scenarios: Vec<String>,
     /// Run every built-in scenario (about 20 minutes)
-    #[arg(long, conflicts_with = "scenarios")]
+    #[arg(long, conflicts_with = "scenarios", conflicts_with_all = STATED_GROUPS)]
     all: bool,
     /// Multiply the duration of every load by this factor
     ///
@@ -161,6 +169,8 @@ struct RunArguments {
         value_name = "BYTES"
     )]
     capture_size: ByteCount,
+    #[command(flatten)]
+    stated: StatedTransfer,
     #[command(flatten)]
     keep: KeepArguments,
     #[command(flatten)]
@@ -332,10 +342,10 @@ impl RunCommand for LabArguments {
 
 impl RunArguments {
     fn run_scenarios(&self, backend: Backend, terminal: &Terminal) -> Result {
-        let names = if self.all {
-            builtin_names()
-        } else {
-            self.scenarios.clone()
+        let scenarios = match &self.scenarios[..] {
+            _ if self.all => load_all(&builtin_names())?,
+            [] => vec![self.stated.to_scenario(self.is_virtual)?],
+            names => load_all(names)?,
         };
         let numbers = &CaptureNumbers::default();
         let capture = self.capture.as_deref().map(|folder| CaptureTo {
@@ -348,7 +358,7 @@ impl RunArguments {
         } else {
             ScenarioTarget::Lab { backend, capture }
         };
-        run_all(&names, self.time_scale, place, &self.keep, terminal)
+        run_all(scenarios, self.time_scale, place, &self.keep, terminal)
     }
 }
 

@@ -291,3 +291,17 @@ fn every_figure_that_is_stated_twice_is_the_same_figure() {
         }
     }
 }
+
+/// Loss is a matter of chance, and whether a pause outlasts a timeout one of a few milliseconds.
+#[test]
+fn the_simulator_has_the_figure_that_is_calculated() {
+    let questions = (0..24).map(drawn_question);
+    for line in questions.filter(|line| !line.contains("--loss") && !line.contains("--pause")) {
+        let calculated = calculated(&line)["calculation"]["prediction"]["kernel_model"].as_f64();
+        let mut command = fullpipe(&["simulate", "--kernel", "6.18", "--json", "-t", "20"]);
+        let simulated = document(&run(command.args(words(&line)), 60));
+        let steady = simulated["measurement"]["summary"]["steady"]["rate"].as_f64();
+        let ratio = steady.unwrap_or(f64::NAN) / calculated.unwrap();
+        assert!((ratio - 1.0).abs() <= 0.1, "{line}: {ratio}");
+    }
+}

@@ -481,6 +481,14 @@ fn arguments_of_a_calculation_that_contradict_each_other() {
             &["--window and --buffer"][..],
         ),
         (
+            "--rtt 1ms --window 1M --rcvbuf 1M",
+            &["--window and --rcvbuf"],
+        ),
+        (
+            "--rtt 1ms -w 1M --rcvbuf 1M --sndbuf 1M",
+            &["--buffer has no effect"],
+        ),
+        (
             "--rtt 1ms --bandwidth 1G --time 5",
             &["--time", "--size 10GiB"],
         ),

@@ -122,6 +122,47 @@ fn one_listing_names_the_limit_and_the_command_that_would_show_more() {
 }
 
 #[test]
+fn what_is_stated_with_files_counts_and_nowhere_else() {
+    let causes = |arguments: &[&str]| -> Vec<String> {
+        let document = document(&diagnosed(arguments));
+        let verdict = document["diagnosis"]["transfers"][0]["verdict"].clone();
+        let candidates = verdict["candidates"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        let all = std::iter::once(&verdict).chain(&candidates);
+        all.map(|one| one["cause"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let [buffer, rate] = ["rcvbuf", "rate"].map(recorded);
+    let plain = causes(&["--json", "--from", &buffer]);
+    assert!(
+        plain.iter().any(|cause| cause == "tcp-rmem-max"),
+        "{plain:?}"
+    );
+    let stated = causes(&["--json", "--from", &buffer, "--rcvbuf", "32KiB"]);
+    assert_eq!(stated[0], "so-rcvbuf");
+    assert!(
+        !stated.iter().any(|cause| cause == "tcp-rmem-max"),
+        "{stated:?}"
+    );
+    assert_eq!(causes(&["--json", "--from", &rate])[0], "idle");
+    let window = ["--json", "--from", &rate, "--app-window", "64KiB"];
+    assert_eq!(causes(&window)[0], "other");
+    for (arguments, part) in [
+        (&["--from", &rate, "--pause", "1s"][..], "--request-size"),
+        (&["--pid", "1", "--sndbuf", "64KiB"], "--from FILE"),
+        (&["--pid", "1", "--sender-os", "windows-10"], "--from FILE"),
+    ] {
+        let said = sentence(&diagnosed(arguments), USAGE);
+        assert!(said.contains(part), "{said}");
+    }
+    let capture = "../trace/tests/captures/dupack-four-packets.pcap.gz";
+    let packets = diagnosed(&["--from", capture, "--app-window", "64KiB"]);
+    assert!(sentence(&packets, USAGE).contains("packets show"));
+}
+
+#[test]
 fn more_listings_say_more_and_come_from_standard_input_as_well() {
     let (kind, cause, five) = verdict(&diagnosed(&["--json", "--from", &recorded("loss-five")]));
     assert_eq!((&kind[..], &cause[..]), ("loss", "random"));

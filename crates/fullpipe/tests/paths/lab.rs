@@ -48,8 +48,14 @@ fn scenario(name: &str, sections: &str) -> String {
 
 /// The report of `lab run` on a scenario, once all of its steps were measured.
 fn measured(file: &str, timeout: u64) -> Value {
+    ran_with(&[file], timeout)
+}
+
+/// The report of `lab run` with these arguments, once all of its steps were measured.
+fn ran_with(arguments: &[&str], timeout: u64) -> Value {
     valid_within(3, || {
-        let output = run(&mut fullpipe(&["lab", "run", file, "--json"]), timeout);
+        let command = [&["lab", "run", "--json"], arguments].concat();
+        let output = run(&mut fullpipe(&command), timeout);
         let report = document(&output)["lab"][0].clone();
         let steps = report["steps"].as_array().unwrap();
         let unfit = steps
@@ -102,6 +108,51 @@ fn namespaces_of_lab(mark: &Mark) -> BTreeSet<PathBuf> {
     let namespaces = foreign_namespaces(mark);
     assert!(!namespaces.is_empty(), "the lab has networks of its own");
     namespaces
+}
+
+/// What is stated of a load, the limit that it makes, and how near the kernel comes to the
+/// prediction.
+const STATED: [(&str, &str); 8] = [
+    ("--sndbuf 64KiB", "send-buffer/so-sndbuf"),
+    ("--rcvbuf 32KiB", "receive-window/so-rcvbuf"),
+    ("--app-window 64KiB", "application-window/other"),
+    ("--requests 4x32KiB", "application-window/other"),
+    ("--request-size 4292", "application-window/other"),
+    (
+        "--request-size 64KiB --pause 100ms",
+        "sender-application/idle",
+    ),
+    ("--read-rate 20M", "receiver-application/slow-reader"),
+    ("--fq-rate 20M", "pacing/max-pacing-rate"),
+];
+
+#[test]
+fn what_has_no_effect_in_a_lab_is_refused_in_a_sentence() {
+    for (flags, parts) in [
+        (
+            "--rtt 20ms --receiver-os windows-10",
+            &["this machine's Linux", "fullpipe simulate"][..],
+        ),
+        ("--rtt 20ms --quic", &["this machine's Linux"]),
+        ("--rtt 20ms --flow-cap 1G", &["--flow-cap", "policer="]),
+        ("--rtt 20ms --cpu-rate 1G", &["--cpu-rate", "--read-rate"]),
+        ("--rtt 20ms,30ms", &["one transfer", "fullpipe simulate"]),
+        ("--rtt 20ms --pause 1s", &["--pause", "--request-size"]),
+        (
+            "--rtt 20ms --window 64KiB --rcvbuf 64KiB",
+            &["--window and --rcvbuf"],
+        ),
+        (
+            "--rtt 20ms -w 64KiB --sndbuf 64KiB --rcvbuf 64KiB",
+            &["--buffer has no effect"],
+        ),
+    ] {
+        let words: Vec<&str> = ["lab", "run"].into_iter().chain(flags.split(' ')).collect();
+        let said = sentence(&run(&mut fullpipe(&words), TIMEOUT), 2);
+        for part in parts {
+            assert!(said.contains(part), "{flags}: {said}");
+        }
+    }
 }
 
 #[test]
@@ -917,6 +968,23 @@ fn a_congestion_control_that_this_kernel_lacks_is_refused_before_anything_is_mad
 /// Tests whose figures are judged.
 mod tests_alone {
     use super::*;
+
+    #[test]
+    fn the_kernel_does_what_flags_state_of_a_load() {
+        require!(Lab);
+        let _alone = path();
+        for (load, limit) in STATED {
+            let line = format!("--bandwidth 100M --rtt 20ms -C cubic -t 5 {load}");
+            let words: Vec<&str> = line.split(' ').collect();
+            let step = ran_with(&words, TIMEOUT)["steps"][0].clone();
+            // Those before it did not count.
+            let verdict = &step["runs"].as_array().unwrap().last().unwrap()["limit"];
+            let found = [&verdict["kind"], &verdict["cause"]].map(|name| name.as_str().unwrap());
+            assert_eq!(found.join("/"), limit, "{load}: {verdict}");
+            let accuracy = step["accuracy"].as_f64().unwrap();
+            assert!((accuracy - 1.0).abs() <= 0.15, "{load}: {accuracy}");
+        }
+    }
 
     #[test]
     fn a_scenario_is_run_and_measured() {

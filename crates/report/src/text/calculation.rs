@@ -176,6 +176,10 @@ fn improvement_sentence(solved: &Calculation) -> Option<String> {
         }
         (Limit::Capacity, true) => "Only more bandwidth lifts it.".to_owned(),
         (Limit::Capacity, false) => "The pipe is full: only more bandwidth lifts it.".to_owned(),
+        (Limit::Loss, _) if solved.inputs.effects.policer.is_some() => {
+            "A pace below the policer's rate loses nothing to it; who runs it may raise that rate."
+                .to_owned()
+        }
         _ => lifting_by_hand(limit).to_owned(),
     })
 }

@@ -162,12 +162,19 @@ impl HandedOver {
                 "captures are diagnosed alone or with counters: one, or two of the same time";
             return Err(usage_failure(message));
         }
+        if arguments.stated.has_programs() {
+            let message = "packets show what programs do: with a capture, leave out --sndbuf, --rcvbuf, --app-window, \
+                           --requests, --request-size and --pause";
+            return Err(usage_failure(message));
+        }
         let counters = self.counters.into_counters().unwrap_or_default();
         note_counters(&counters, terminal);
+        let [sender, receiver] = arguments.stated.systems();
         let known = KnownFacts {
             bandwidth: arguments.bandwidth,
+            sender,
+            receiver,
             counters,
-            ..KnownFacts::default()
         };
         explain_captures(self.captures, &known, arguments.output.clone(), terminal)
     }
@@ -192,7 +199,8 @@ impl HandedOver {
         let counters = counters.unwrap_or_default();
         note_counters(&counters, terminal);
         let mut found = Vec::new();
-        for handed in self.transfers {
+        for mut handed in self.transfers {
+            arguments.stated.add_to(&mut handed.evidence);
             let mut diagnosis = handed.diagnose(arguments.bandwidth, &counters);
             diagnosis.next = next_commands(&diagnosis, listing.listings, &counters);
             let rate = diagnosis.transfer.as_ref().map(|transfer| transfer.rate);

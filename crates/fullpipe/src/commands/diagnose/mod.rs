@@ -16,6 +16,7 @@ use fullpipe_observe::WatchSubject;
 use crate::commands::capture::CaptureArgument;
 use crate::commands::host::JournalFolder;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments, ServerAddress};
+use crate::commands::stated::StatedEnds;
 use crate::commands::until_sure::UntilSureArgument;
 
 use own_flags::OwnFlags;
@@ -88,6 +89,8 @@ pub(crate) struct DiagnoseArguments {
     /// Capacity of the path, if known; it makes the verdict surer
     #[arg(long, value_name = "RATE", value_parser = parse_capacity, help_heading = "Path")]
     bandwidth: Option<BitRate>,
+    #[command(flatten)]
+    stated: StatedEnds,
     /// Try this remedy of the list, by number or name
     ///
     /// Changes this host or the load, measures again, compares with the prediction, and undoes the
@@ -121,6 +124,7 @@ impl RunCommand for DiagnoseArguments {
 
     fn run(&self, terminal: &Terminal) -> Result {
         self.own_flags.check_target(self.target.as_ref())?;
+        self.stated.check_flags(self.from.is_some())?;
         if let (Some(files), None) = (&self.from, &self.apply) {
             return handed_over::run(self, files, terminal);
         }

@@ -53,24 +53,28 @@ impl ScenarioTarget<'_> {
     }
 }
 
-/// Runs the scenarios with these `names` and prints the report of each, a summary, and the JSON
+/// Returns the scenarios with these names.
+///
+/// # Errors
+/// Fails with the first that cannot be read.
+pub(super) fn load_all(names: &[String]) -> Result<Vec<Scenario>> {
+    names.iter().map(|name| load_scenario(name)).collect()
+}
+
+/// Runs the scenarios and prints the report of each, a summary, and the JSON
 /// document.
 ///
 /// # Errors
-/// Fails before a lab is built if a scenario cannot be read, if this machine lacks a congestion
-/// control, or if the backend does not support the path of a step or the captures. Fails after the
+/// Fails before a lab is built if this machine lacks a congestion control, or if the backend does not support the path of a step or the captures. Fails after the
 /// reports if a bound was missed, if a step with bounds had no valid run, or if the user
 /// interrupted the program.
 pub(super) fn run_all(
-    names: &[String],
+    scenarios: Vec<Scenario>,
     time_scale: Ratio,
     place: ScenarioTarget<'_>,
     keep: &KeepArguments,
     terminal: &Terminal,
 ) -> Result {
-    // All files are read and all requirements checked before the first lab is built.
-    let scenarios = names.iter().map(|name| load_scenario(name));
-    let scenarios: Vec<Scenario> = scenarios.collect::<Result<_, _>>()?;
     place.check_requirements(&scenarios)?;
     let flag = crate::commands::interrupt_flag()?;
     let mut reports = Vec::new();

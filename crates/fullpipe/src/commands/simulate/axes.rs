@@ -1,6 +1,6 @@
 //! Lists and ranges of path and load, and their combinations.
 
-use fullpipe_calc::{QuantitySetting, load_of_inputs, numbers_between};
+use fullpipe_calc::{QuantitySetting, load_fault, load_of_inputs, numbers_between};
 use fullpipe_record::{Inputs, Quantity};
 
 use crate::commands::prelude::*;
@@ -12,7 +12,7 @@ const MAX_COMBINATIONS: usize = 10_000;
 /// Quantities of the path that may be lists or ranges.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Path")]
-pub(super) struct PathLists {
+pub(in crate::commands) struct PathLists {
     /// Rate of the path, as the key `rate` of --path
     #[arg(long, value_name = "RATE", value_parser = values_parser(Quantity::Bandwidth))]
     bandwidth: Option<QuantityValues>,
@@ -36,14 +36,17 @@ struct QueueSizes(Vec<String>);
 
 /// One combination: keys of a path, as `rate=100000000bit/s`, and the values of the load.
 #[derive(Debug, Clone, Default)]
-pub(super) struct AxisCombination {
-    pub(super) path: Vec<String>,
-    pub(super) load: Vec<QuantitySetting>,
+pub(in crate::commands) struct AxisCombination {
+    pub(in crate::commands) path: Vec<String>,
+    pub(in crate::commands) load: Vec<QuantitySetting>,
 }
 
 impl AxisCombination {
     /// Returns the load of this combination, the rest as in `request`.
-    pub(super) fn to_request(&self, request: Request) -> Request {
+    ///
+    /// # Errors
+    /// Fails if a value has no effect beside another.
+    pub(in crate::commands) fn to_request(&self, request: Request) -> Result<Request> {
         let mut inputs = Inputs {
             stated: request.stated_load(),
             ..Inputs::default()
@@ -51,7 +54,10 @@ impl AxisCombination {
         self.load
             .iter()
             .for_each(|setting| setting.apply_to(&mut inputs));
-        load_of_inputs(&inputs, request)
+        match load_fault(&inputs) {
+            Some(fault) => Err(usage_failure(fault)),
+            None => Ok(load_of_inputs(&inputs, request)),
+        }
     }
 }
 
@@ -60,7 +66,7 @@ impl PathLists {
     ///
     /// # Errors
     /// Fails if there are more than [`MAX_COMBINATIONS`].
-    pub(super) fn combinations<'v>(
+    pub(in crate::commands) fn combinations<'v>(
         &self,
         load: impl Iterator<Item = &'v QuantityValues>,
     ) -> Result<Vec<AxisCombination>> {
@@ -223,7 +229,7 @@ mod tests {
                 format!(
                     "{} {}",
                     one.path.join(","),
-                    one.to_request(Request::default()).streams
+                    one.to_request(Request::default()).unwrap().streams
                 )
             })
             .collect();

@@ -16,15 +16,14 @@ use fullpipe_record::{
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sim::{NotModelled, SimulationPlan, TrainGranularity};
 
+use self::axes::AxisCombination;
+pub(super) use self::axes::PathLists;
 pub(super) use self::axes::path_key;
-use self::axes::{AxisCombination, PathLists};
 use self::past::PastArguments;
 use self::trace::TraceArguments;
-use super::load::OfferedRate;
 use super::prelude::*;
-use super::stated::{EndSystems, LoadLists};
+use super::stated::{EndSystems, LoadArguments, LoadLists, PredictionFlags};
 use crate::commands::emulated::EmulatedArguments;
-use crate::values::some_test_time;
 
 /// TCP transfers over an emulated path, in virtual time.
 ///
@@ -32,7 +31,7 @@ use crate::values::some_test_time;
 /// takes seconds, and the same seed gives the same result. No processor and no network card take
 /// part, so that the rate of a fast path is what the protocol permits, and not what a host does.
 #[derive(Debug, Args)]
-#[command(after_long_help = AFTER_HELP, mut_arg("window", |window| window.conflicts_with("buffer")))]
+#[command(after_long_help = AFTER_HELP)]
 pub(crate) struct SimulateArguments {
     /// Scenario file or name from `lab list`, whose steps are simulated in place of the flags of
     /// path and load
@@ -102,8 +101,13 @@ pub(crate) struct SimulateArguments {
     jobs: Option<NonZeroUsize>,
     #[command(flatten)]
     load: LoadArguments,
+    /// Say when so much would be complete
+    #[arg(long, help_heading = "Load", value_name = "BYTES", value_parser = some_bytes, conflicts_with_all = ["bytes", "scenario"])]
+    size: Option<ByteCount>,
     #[command(flatten)]
     stated: LoadLists,
+    #[command(flatten)]
+    predicted: PredictionFlags,
     /// Print one line of CSV for each combination
     #[arg(long, help_heading = "Output", conflicts_with_all = ["json", "json_lines", "html"])]
     csv: bool,
@@ -118,36 +122,6 @@ The quantities -r -C -P -w, --bandwidth, --queue, --loss, --mtu and --window may
 be lists, 64KiB,1MiB, or ranges, 10ms..200ms (by 1, 2, 5, sizes by doublings) or
 10ms..200ms+10ms. Then each combination is a row of a table. All rows have the
 same seeds.";
-
-/// The load, by the letters of `measure`.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Load")]
-struct LoadArguments {
-    /// Duration of the transfer
-    #[arg(long, short, default_value = "10", value_parser = some_test_time, value_name = "SECONDS")]
-    time: Span,
-    /// End after this many bytes instead
-    #[arg(long, short = 'n', value_name = "BYTES", value_parser = some_bytes, conflicts_with_all = ["time", "size"])]
-    bytes: Option<ByteCount>,
-    /// Say when so much would be complete
-    #[arg(long, value_name = "BYTES", value_parser = some_bytes)]
-    size: Option<ByteCount>,
-    /// Leave the first seconds out of the result
-    #[arg(
-        long,
-        short = 'O',
-        default_value = "0",
-        value_parser = parse_duration,
-        value_name = "SECONDS",
-        hide_short_help = true
-    )]
-    omit: Span,
-    /// Rate offered by each stream; 0 is unlimited
-    ///
-    /// With /N, a stream sends N blocks in a row, then waits.
-    #[arg(long, short, value_name = "RATE[/N]")]
-    bitrate: Option<OfferedRate>,
-}
 
 impl RunCommand for SimulateArguments {
     fn output(&self) -> OutputChoice<'_> {
@@ -169,10 +143,10 @@ impl RunCommand for SimulateArguments {
             let measurement = self
                 .trace
                 .simulate_to_file(file, plan.clone(), Interrupt(&flag))?;
-            return print_measurement(measurement, plan, self.load.complete_size(), terminal);
+            return print_measurement(measurement, plan, self.complete_size(), terminal);
         }
         let is_one = plans.len() == 1 && self.seeds == 1;
-        if self.load.size.is_some() && (!is_one || self.csv) {
+        if self.size.is_some() && (!is_one || self.csv) {
             return Err(usage_failure(
                 "--size is of one transfer: leave lists, --seeds and --csv out",
             ));
@@ -181,7 +155,7 @@ impl RunCommand for SimulateArguments {
             plans: &plans,
             seeds: self.seeds,
             jobs: self.job_count(),
-            size: self.load.complete_size(),
+            size: self.complete_size(),
             interrupt: Interrupt(&flag),
         };
         let (format, page) = self.output();
@@ -331,11 +305,16 @@ fn in_part(ended: Result<(), ExperimentError>, any: bool) -> Result {
 }
 
 impl SimulateArguments {
+    /// Returns the size of which is said when it is complete.
+    fn complete_size(&self) -> Option<ByteCount> {
+        self.size.or(self.load.bytes)
+    }
+
     /// Returns the transfers, those of a scenario with the names of its steps, and true if they are
     /// combinations of lists.
     fn named_plans(&self) -> Result<(Vec<NamedPlan>, bool)> {
         let Some(name) = &self.scenario else {
-            self.stated.check_flags()?;
+            self.predicted.check_absent()?;
             let combinations = self.lists.combinations(self.stated.quantity_lists())?;
             let plans: Vec<NamedPlan> = combinations
                 .iter()
@@ -439,7 +418,7 @@ impl SimulateArguments {
 
     fn combination_plan(&self, combination: &AxisCombination) -> Result<NamedPlan> {
         let hosts = self.changed_hosts(&self.emulated.host_changes()?);
-        let request = combination.to_request(self.load.to_request(&self.stated));
+        let request = combination.to_request(self.load.to_request(&self.stated))?;
         let plan = SimulationPlan::new(
             self.emulated.path_with(&combination.path)?,
             hosts,
@@ -455,7 +434,6 @@ impl SimulateArguments {
     fn with_options(&self, plan: SimulationPlan) -> SimulationPlan {
         SimulationPlan {
             granularity: self.granularity,
-            reads: plan.request.stated_load().read_rate,
             ticks_per_second: self.hz,
             ..plan
         }
@@ -474,33 +452,6 @@ fn payload_capacity(plan: &SimulationPlan) -> BitRate {
         .find_ceiling(Limit::Capacity)
         .map(|capacity| capacity.kernel_model)
         .unwrap_or_default()
-}
-
-impl LoadArguments {
-    /// Returns the size of which is said when it is complete.
-    fn complete_size(&self) -> Option<ByteCount> {
-        self.size.or(self.bytes)
-    }
-
-    /// Returns the rest of the load.
-    fn to_request(&self, stated: &LoadLists) -> Request {
-        Request {
-            direction: Direction::Upload,
-            duration: self.time,
-            omit: self.omit,
-            bytes: self.bytes,
-            block: ByteCount::ZERO,
-            rate: self
-                .bitrate
-                .map(|offer| offer.rate)
-                .filter(|rate| *rate > BitRate::ZERO),
-            burst: self.bitrate.and_then(|offer| offer.burst),
-            pacing: stated.fq_rate.filter(|rate| *rate > BitRate::ZERO),
-            writer: stated.writer(),
-            ..Request::default()
-        }
-        .with_stated(stated.stated_load())
-    }
 }
 
 fn parse_jobs(text: &str) -> Result<NonZeroUsize, String> {
