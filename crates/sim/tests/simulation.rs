@@ -78,7 +78,7 @@ fn windows_of_programs_have_their_predicted_rate() {
         (100, 20, kib(64), kib(64), 0),
         (100, 20, kib(64), kib(64), 30),
         (952, 143, kib(1247), kib(1247), 469),
-        (100, 50, kib(256), kib(256), 1000),
+        (100, 50, kib(256), kib(256), 600),
     ] {
         let plan = with(plan(mbps, rtt, 20), |p| {
             p.request.stated = Some(Box::new(StatedLoad {
