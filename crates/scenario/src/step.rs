@@ -53,12 +53,12 @@ pub(crate) const STEP_KEYS: &[Key<ScenarioStep>] = &[
     Key::new("window", |step, text| step.request.set_window(text)),
     Key::new("buffer", |step, text| step.request.set_buffer(text)),
     Key::new("sndbuf", |step, text| {
-        let size = buffer_size(text)?;
-        step.state(|stated| stated.sndbuf = Some(size))
+        step.stated_load().sndbuf = Some(buffer_size(text)?);
+        Ok(())
     }),
     Key::new("rcvbuf", |step, text| {
-        let size = buffer_size(text)?;
-        step.state(|stated| stated.rcvbuf = Some(size))
+        step.stated_load().rcvbuf = Some(buffer_size(text)?);
+        Ok(())
     }),
     Key::new("app_window", ScenarioStep::set_app_window),
     Key::new("requests", ScenarioStep::set_app_window),
@@ -66,12 +66,12 @@ pub(crate) const STEP_KEYS: &[Key<ScenarioStep>] = &[
         step.set_app_window(&format!("1x{text}"))
     }),
     Key::new("pause", |step, text| {
-        let pause = parse_quantity(text)?;
-        step.state(|stated| stated.pause = Some(pause))
+        step.stated_load().pause = Some(parse_quantity(text)?);
+        Ok(())
     }),
     Key::new("read_rate", |step, text| {
-        let rate = offered_rate(text)?;
-        step.state(|stated| stated.read_rate = Some(rate))
+        step.stated_load().read_rate = Some(offered_rate(text)?);
+        Ok(())
     }),
     Key::new("fq_rate", |step, text| {
         step.request.pacing = Some(offered_rate(text)?);
@@ -149,10 +149,9 @@ impl ScenarioStep {
         }
     }
 
-    /// Sets what is stated of programs and devices.
-    fn state(&mut self, set: impl FnOnce(&mut StatedLoad)) -> Result<(), String> {
-        set(self.request.stated.get_or_insert_default());
-        Ok(())
+    /// Returns what is stated of programs and devices.
+    fn stated_load(&mut self) -> &mut StatedLoad {
+        self.request.stated.get_or_insert_default()
     }
 
     fn set_app_window(&mut self, text: &str) -> Result<(), String> {
@@ -167,7 +166,8 @@ impl ScenarioStep {
         if self.request.stated_load().app_window.is_some() {
             return Err("write one of app_window, requests and request_size".to_owned());
         }
-        self.state(|stated| stated.app_window = Some(window))
+        self.stated_load().app_window = Some(window);
+        Ok(())
     }
 
     fn set_rate(&mut self, text: &str) -> Result<(), String> {
