@@ -181,7 +181,8 @@ pub fn end_with_this_thread(command: &mut Command) {
 fn ask_for_death_signal(parent: u32) -> io::Result<()> {
     // SAFETY: PR_SET_PDEATHSIG takes a signal's number and concerns the calling process alone.
     check_call(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } == 0)?;
-    if std::os::unix::process::parent_id() == parent {
+    // A process that has joined another PID namespace cannot see its parent.
+    if [parent, 0].contains(&std::os::unix::process::parent_id()) {
         Ok(())
     } else {
         Err(io::Error::from_raw_os_error(libc::ESRCH))
