@@ -50,6 +50,13 @@ impl CopyCounts {
         name_first(&self.failures, || what);
     }
 
+    /// Counts a file of `size` bytes that is there.
+    pub(crate) fn count_copied(&self, size: u64, digest: Digest) {
+        Self::add_to(&self.files, 1);
+        Self::add_to(&self.bytes, size);
+        *lock(&self.digest) = Some(digest);
+    }
+
     /// Counts a device, a pipe or a socket.
     pub(crate) fn leave_out(&self, path: &EntryPath) {
         Self::add_to(&self.left_out, 1);
@@ -140,11 +147,7 @@ impl TransferContext {
     /// Counts what became of a file.
     pub(crate) fn count_outcome(&self, path: &EntryPath, size: u64, outcome: &FileOutcome) {
         match outcome {
-            FileOutcome::Copied(digest) => {
-                CopyCounts::add_to(&self.tally.files, 1);
-                CopyCounts::add_to(&self.tally.bytes, size);
-                *lock(&self.tally.digest) = Some(*digest);
-            }
+            FileOutcome::Copied(digest) => self.tally.count_copied(size, *digest),
             FileOutcome::Present => CopyCounts::add_to(&self.tally.present, 1),
             FileOutcome::Wanted => {
                 CopyCounts::add_to(&self.tally.files, 1);

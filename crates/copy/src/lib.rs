@@ -10,6 +10,8 @@
 //!   nothing for a while gives up.
 //! * Without ssh, the far end is a server that shares a folder ([`ShareServer`]): both prove a
 //!   shared key, inside TLS 1.3.
+//! * A file of a web server comes by ranges, on as many connections as the path needs; what its
+//!   answers mean is decided in [`http`].
 //! * The receiver decides what it wants. A chunk of 1 MiB counts when the BLAKE3 hashes of its
 //!   blocks are right and it is written; a file has its name when it is complete and durable.
 //! * What the other end says is decided in [`protocol`]; nothing outside the destination
@@ -31,6 +33,7 @@ mod data_stream;
 mod far;
 mod finish;
 mod halves;
+pub mod http;
 mod joining;
 mod near;
 mod offered;
@@ -58,6 +61,7 @@ mod tls;
 mod tree;
 mod tuning;
 mod walk;
+mod web;
 
 pub use course::{AdaptationChange, CopyAdaptation};
 pub use far::far_end;

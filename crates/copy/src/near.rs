@@ -9,7 +9,7 @@ mod ways;
 use std::io::{BufRead, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender as EventSender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as EventSender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,12 +22,13 @@ use fullpipe_units::{BitRate, Span};
 use self::meter::ProgressMeter;
 use self::plan::CopyPlan;
 use self::reached::{ConnectedData, ReachedFarEnd};
-use self::report::DataRoute;
+pub(crate) use self::report::{DataRoute, copy_report};
 use crate::address::{MAX_CALLED, at_port, far_addresses, host_addresses};
 use crate::bounds::CopyBounds;
 use crate::common::{CopyCounts, TransferContext};
 use crate::connect::CopyCredentials;
 use crate::control::{FrameReader, MessageSender};
+use crate::http::WebUrl;
 use crate::joining::EarlyConnections;
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyResult, FarHost};
 use crate::protocol::{CopyAnswer, CopyMessage, CopyRequest, VERSION};
@@ -41,6 +42,7 @@ use crate::ssh::{
 };
 use crate::threads::start_answering;
 use crate::walk::CopySource;
+use crate::web::WebCopy;
 
 /// Time between two checks for an interrupt or events.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -56,6 +58,9 @@ pub fn copy_files(
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(CopyEvent),
 ) -> CopyResult {
+    if let Some(url) = WebCopy::url_of(options)? {
+        return copy_from_web(options, url, interrupt, report);
+    }
     let plan = CopyPlan::from_options(options)?;
     options.check_transport()?;
     // Connections take two each.
@@ -71,34 +76,94 @@ pub fn copy_files(
         link: Arc::clone(&link),
         pulse: Arc::clone(&pulse),
     };
-    let ended = start_answering("copy", move || run.run_copy())
-        .map_err(CopyError::from_io("cannot start a thread"))?;
-    let mut meter = ProgressMeter::new(&tally);
-    let copied = loop {
-        let ended = ended.recv_timeout(POLL_INTERVAL);
-        received.try_iter().for_each(&mut *report);
-        match ended {
-            Ok(copied) => break copied,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break Err(CopyError::Gone),
-        }
-        if interrupt.load(Ordering::Relaxed) {
-            kill_link(&link);
-            return Err(CopyError::Interrupted);
-        }
-        if pulse.is_silent() {
-            kill_link(&link);
-            return Err(CopyError::Silent(Span::from(pulse.silence_timeout())));
-        }
-        if let Some(progress) = meter.take_progress() {
-            report(CopyEvent::Progress(progress));
-        }
+    let followed = FollowedCopy {
+        ended: start_copy(move || run.run_copy())?,
+        received,
+        tally,
+        pulse,
     };
-    // Ctrl-C in a terminal ends ssh, too.
-    if copied.is_err() && interrupt.load(Ordering::Relaxed) {
-        Err(CopyError::Interrupted)
-    } else {
-        copied
+    followed.follow(interrupt, report, || kill_link(&link))
+}
+
+/// Copies a file of a web server as [`copy_files`] does.
+fn copy_from_web(
+    options: &CopyOptions,
+    url: WebUrl,
+    interrupt: &AtomicBool,
+    report: &mut dyn FnMut(CopyEvent),
+) -> CopyResult {
+    most_descriptors();
+    let (events, received) = channel();
+    let (tally, stop) = (
+        Arc::new(CopyCounts::default()),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let run = WebCopy::new(
+        options.clone(),
+        url,
+        Arc::clone(&tally),
+        events,
+        Arc::clone(&stop),
+    )?;
+    let followed = FollowedCopy {
+        ended: start_copy(move || run.run_copy())?,
+        received,
+        tally,
+        // Its connections have deadlines of their own.
+        pulse: SilenceWatch::new(options.timeout.into()),
+    };
+    followed.follow(interrupt, report, || stop.store(true, Ordering::Relaxed))
+}
+
+fn start_copy(
+    run: impl FnOnce() -> CopyResult + Send + 'static,
+) -> Result<Receiver<CopyResult>, CopyError> {
+    start_answering("copy", run).map_err(CopyError::from_io("cannot start a thread"))
+}
+
+/// A copy on a thread of its own, as the thread of its user sees it.
+struct FollowedCopy {
+    ended: Receiver<CopyResult>,
+    received: Receiver<CopyEvent>,
+    tally: Arc<CopyCounts>,
+    pulse: Arc<SilenceWatch>,
+}
+
+impl FollowedCopy {
+    /// Reports what happens until the copy has ended. `stop` lets it end before.
+    fn follow(
+        self,
+        interrupt: &AtomicBool,
+        report: &mut dyn FnMut(CopyEvent),
+        stop: impl Fn(),
+    ) -> CopyResult {
+        let mut meter = ProgressMeter::new(&self.tally);
+        let copied = loop {
+            let ended = self.ended.recv_timeout(POLL_INTERVAL);
+            self.received.try_iter().for_each(&mut *report);
+            match ended {
+                Ok(copied) => break copied,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break Err(CopyError::Gone),
+            }
+            if interrupt.load(Ordering::Relaxed) {
+                stop();
+                return Err(CopyError::Interrupted);
+            }
+            if self.pulse.is_silent() {
+                stop();
+                return Err(CopyError::Silent(Span::from(self.pulse.silence_timeout())));
+            }
+            if let Some(progress) = meter.take_progress() {
+                report(CopyEvent::Progress(progress));
+            }
+        };
+        // Ctrl-C in a terminal ends ssh, too.
+        if copied.is_err() && interrupt.load(Ordering::Relaxed) {
+            Err(CopyError::Interrupted)
+        } else {
+            copied
+        }
     }
 }
 

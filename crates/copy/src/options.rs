@@ -7,6 +7,7 @@ use fullpipe_record::{CopyProgress, CopyReport};
 use fullpipe_units::{BitRate, Span, printable_bytes};
 use thiserror::Error;
 
+use crate::http::{FileDigest, UrlError, WebUrl};
 use crate::protocol::{EntryPath, MessageError};
 
 /// A copy that is asked for.
@@ -54,6 +55,8 @@ pub struct CopyOptions {
     pub unencrypted: Vec<AddressPrefix>,
     /// Key of the server, if one is named.
     pub key: Option<SharedKey>,
+    /// Digest that a file of a web server must have.
+    pub digest: Option<FileDigest>,
 }
 
 /// The way that the data of a copy shall take.
@@ -85,6 +88,8 @@ pub enum CopyPath {
         /// shared.
         path: Vec<u8>,
     },
+    /// A file at a web server.
+    Web(WebUrl),
 }
 
 /// Another host, and the way to it.
@@ -111,8 +116,14 @@ pub enum PlaceError {
     #[error("an empty path stands for nothing; write . for this folder")]
     Empty,
     /// The text is a URL of an unsupported scheme.
-    #[error("{0} is a URL; write [USER@]HOST:PATH, or fullpipe://HOST[:PORT]/PATH")]
+    #[error(
+        "{0} is a URL of another kind; write [USER@]HOST:PATH, fullpipe://HOST[:PORT]/PATH, or \
+         https:// or http:// for a file of a web server"
+    )]
     Url(String),
+    /// The text is no URL of a web server.
+    #[error("{0}")]
+    Web(UrlError),
     /// ssh would take the host for an option.
     #[error("{0} is no host: it begins with a dash")]
     Dash(String),
@@ -155,6 +166,14 @@ pub enum CopyError {
         server: String,
         /// The error of the connection.
         cause: io::Error,
+    },
+    /// The file of a web server does not come, or cannot be kept.
+    #[error("{url}: {why}")]
+    Web {
+        /// The URL that was named.
+        url: String,
+        /// The reason, in one sentence.
+        why: String,
     },
     /// The far end has no fullpipe.
     #[error("{host} has no {program}; name the program there with --far-path")]
@@ -216,7 +235,7 @@ fn colon_after_host(text: &[u8]) -> Option<usize> {
 
 impl CopyPath {
     /// Reads a place as rsync does: what has a colon before its first slash is at another host.
-    /// `fullpipe://` names a server.
+    /// `fullpipe://` names a server, `https://` and `http://` a file of a web server.
     ///
     /// # Errors
     /// Fails if it is empty, a URL of another kind, or ssh would take its host for an option.
@@ -227,6 +246,10 @@ impl CopyPath {
         }
         if let Some(rest) = text.strip_prefix(b"fullpipe://") {
             return Self::at_server(rest).ok_or_else(|| PlaceError::Url(printable_bytes(text)));
+        }
+        if WebUrl::is_url(text) {
+            let url = WebUrl::parse(&String::from_utf8_lossy(text));
+            return url.map(Self::Web).map_err(PlaceError::Web);
         }
         let Some(colon) = colon_after_host(text) else {
             return Ok(Self::Near(std::ffi::OsStr::from_bytes(text).into()));
@@ -337,6 +360,7 @@ impl CopyError {
             Self::Refused { .. }
             | Self::Ssh(_)
             | Self::Server { .. }
+            | Self::Web { .. }
             | Self::Protocol(_)
             | Self::Gone
             | Self::Silent(_)

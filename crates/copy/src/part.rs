@@ -118,6 +118,15 @@ pub(crate) fn recover_chunks(
     Ok(VerifiedChunks::new(size))
 }
 
+/// Returns true if an earlier run has left data of a file.
+///
+/// # Errors
+/// Fails if its folder cannot be reached.
+pub(crate) fn has_left_data(tree: &FolderTree, path: &EntryPath) -> io::Result<bool> {
+    let names = PartNames::from_entry(tree, path)?;
+    Ok(names.data.stat_entry()?.is_some())
+}
+
 /// Removes what earlier transfers have left of a file that is there or not wanted. What another
 /// transfer is writing stays.
 ///

@@ -49,6 +49,7 @@ fn options(host: FarHost) -> CopyOptions {
         timeout: Span::from_secs(30),
         unencrypted: Vec::new(),
         key: None,
+        digest: None,
     }
 }
 

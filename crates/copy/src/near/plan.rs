@@ -30,6 +30,7 @@ impl CopyPlan {
                     hosts.push(host.clone());
                     far.push(path.clone());
                 }
+                CopyPath::Web(_) => return Err(ONE_HOST),
             }
         }
         hosts.dedup();
@@ -90,6 +91,7 @@ mod tests {
             timeout: Span::from_secs(30),
             unencrypted: Vec::new(),
             key: None,
+            digest: None,
         };
         CopyPlan::from_options(&options).map_err(|error| error.to_string())
     }

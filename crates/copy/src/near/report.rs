@@ -7,17 +7,19 @@ use fullpipe_record::{CopyLimit, CopyReport, CopyTransport};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, to_hexadecimal};
 
 use super::NearCopy;
+use crate::common::CopyCounts;
+use crate::options::CopyOptions;
 use crate::session::BothFigures;
 use crate::summary::{Figures, is_limited};
 
 /// The way that data took, for the report.
-pub(super) struct DataRoute {
-    pub(super) transport: CopyTransport,
-    pub(super) rtt: Option<Span>,
-    pub(super) reason: String,
-    pub(super) streams: u16,
+pub(crate) struct DataRoute {
+    pub(crate) transport: CopyTransport,
+    pub(crate) rtt: Option<Span>,
+    pub(crate) reason: String,
+    pub(crate) streams: u16,
     /// Time until it was there.
-    pub(super) set_up: Duration,
+    pub(crate) set_up: Duration,
 }
 
 impl NearCopy {
@@ -27,54 +29,19 @@ impl NearCopy {
         figures: BothFigures,
         duration: Duration,
     ) -> CopyReport {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (tally, data) = (&self.tally, duration.saturating_sub(way.set_up));
-        let transferred = ByteCount::new(count(&tally.verified));
-        let saved = ByteCount::new(count(&tally.saved));
-        let crossed = transferred.saturating_sub(saved);
-        let rate = BitRate::from_bytes_in(transferred, data.into());
+        let tally = &self.tally;
+        let data = duration.saturating_sub(way.set_up);
+        let [transferred, saved] = [&tally.verified, &tally.saved].map(byte_count);
         let has_crossed = transferred > ByteCount::ZERO;
-        let crossing_rate = BitRate::from_bytes_in(crossed, data.into());
+        let crossing_rate = BitRate::from_bytes_in(transferred.saturating_sub(saved), data.into());
         let limit = if has_crossed {
             self.limit_at(crossing_rate, &way, &figures, data)
         } else {
             None
         };
-        let files = count(&tally.files);
-        let transport = if figures.sender.changed_to_quic {
-            CopyTransport::Quic
-        } else {
-            way.transport
-        };
-        CopyReport {
-            dry_run: self.options.dry_run,
-            files,
-            bytes: ByteCount::new(count(&tally.bytes)),
-            transferred,
-            saved,
-            present: count(&tally.present),
-            deleted: count(&tally.deleted),
-            failed: count(&tally.failed),
-            failures: tally.failure_names(),
-            left_out: count(&tally.left_out),
-            left_out_entries: tally.left_out_entries(),
-            duration: duration.into(),
-            set_up: way.set_up.into(),
-            rate,
-            digest: tally
-                .last_digest()
-                .filter(|_| files == 1)
-                .map(|digest| to_hexadecimal(&digest)),
-            transport: has_crossed.then_some(transport),
-            streams: way.streams,
-            reason: way.reason,
-            rtt: way.rtt,
-            congestion_control: figures.sender.congestion_control,
-            retransmitted: SegCount::new(figures.sender.retransmitted),
-            gave_way: figures.sender.gave_way,
-            limit,
-        }
+        copy_report(&self.options, tally, way, figures.sender, limit, duration)
     }
+
     /// Returns the limit of a copy that has crossed at `rate`, in the time `data`.
     fn limit_at(
         &self,
@@ -95,5 +62,57 @@ impl NearCopy {
                 data,
             )),
         }
+    }
+}
+
+fn byte_count(counter: &AtomicU64) -> ByteCount {
+    ByteCount::new(counter.load(Ordering::Relaxed))
+}
+
+/// Returns the report of a copy whose data took `way`, from the figures of its sender.
+pub(crate) fn copy_report(
+    options: &CopyOptions,
+    tally: &CopyCounts,
+    way: DataRoute,
+    sender: Figures,
+    limit: Option<CopyLimit>,
+    duration: Duration,
+) -> CopyReport {
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let transferred = byte_count(&tally.verified);
+    let files = count(&tally.files);
+    let transport = if sender.changed_to_quic {
+        CopyTransport::Quic
+    } else {
+        way.transport
+    };
+    let data = duration.saturating_sub(way.set_up);
+    CopyReport {
+        dry_run: options.dry_run,
+        files,
+        bytes: byte_count(&tally.bytes),
+        transferred,
+        saved: byte_count(&tally.saved),
+        present: count(&tally.present),
+        deleted: count(&tally.deleted),
+        failed: count(&tally.failed),
+        failures: tally.failure_names(),
+        left_out: count(&tally.left_out),
+        left_out_entries: tally.left_out_entries(),
+        duration: duration.into(),
+        set_up: way.set_up.into(),
+        rate: BitRate::from_bytes_in(transferred, data.into()),
+        digest: tally
+            .last_digest()
+            .filter(|_| files == 1)
+            .map(|digest| to_hexadecimal(&digest)),
+        transport: (transferred > ByteCount::ZERO).then_some(transport),
+        streams: way.streams,
+        reason: way.reason,
+        rtt: way.rtt,
+        congestion_control: sender.congestion_control,
+        retransmitted: SegCount::new(sender.retransmitted),
+        gave_way: sender.gave_way,
+        limit,
     }
 }

@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use fullpipe_control::{AddressPrefix, FarProgram, SshHost};
+use fullpipe_copy::http::FileDigest;
 use fullpipe_copy::{
     CopyError, CopyEvent, CopyOptions, CopyPath, DataTransport, copy_files, far_end,
 };
@@ -22,13 +23,14 @@ use crate::values::read_key_file;
 /// `fullpipe serve --share` there, and carries the data on parallel, encrypted TCP connections,
 /// whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it
 /// arrives. The same command continues a copy that was interrupted. Folders are copied with
-/// everything in them, with permissions, times, symbolic and hard links and holes.
+/// everything in them, with permissions, times, symbolic and hard links and holes. A file of a web
+/// server (`https://`, `http://`) comes in ranges, on as many connections as the path needs.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct CopyArguments {
     /// Files and folders, the destination last; USER@HOST:PATH or `fullpipe://HOST/PATH` at the
-    /// other host
+    /// other host, or one `https://HOST/FILE`
     #[arg(value_name = "PATH", required_unless_present = "far")]
     paths: Vec<OsString>,
     /// Do what the near end asks, over standard input and output
@@ -101,6 +103,11 @@ pub(crate) struct CopyArguments {
     /// Read each file back from the receiver's disk before it gets its name
     #[arg(long, help_heading = "Copy")]
     verify_disk: bool,
+    /// Keep a file of a web server only if it has this digest, as sha256:HEX
+    ///
+    /// Of sha256, sha512 and blake3, with all hexadecimal digits.
+    #[arg(long, value_name = "DIGEST", help_heading = "Copy")]
+    digest: Option<FileDigest>,
     /// Print the result as JSON
     #[arg(
         long,
@@ -229,6 +236,7 @@ impl CopyArguments {
             timeout: self.timeout,
             unencrypted: self.insecure_data.clone(),
             key: self.key_file.clone(),
+            digest: self.digest.clone(),
         })
     }
 

@@ -1,0 +1,339 @@
+//! The head of an answer.
+
+use fullpipe_units::Span;
+use httparse::{EMPTY_HEADER, Header, Response, Status};
+use jiff::fmt::rfc2822::DateTimeParser;
+use thiserror::Error;
+
+use super::RuleBroken;
+use super::body::BodyFraming;
+use super::digest::FileDigest;
+
+/// Bytes of a head at most.
+pub const MAX_HEAD: usize = 16 << 10;
+
+/// Fields of a head at most.
+const MAX_FIELDS: usize = 100;
+
+/// The head of an answer, as far as a download needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResponseHead {
+    /// Status code.
+    pub status: u16,
+    /// The way in which the body ends.
+    pub framing: BodyFraming,
+    /// Set unless the server closes the connection after this answer.
+    pub keeps_connection: bool,
+    /// Place of the body in the file.
+    pub content_range: Option<ContentRange>,
+    /// Entity tag of the file, weak or strong.
+    pub etag: Option<String>,
+    /// Time of the last change of the file, as it was sent and in seconds since 1970.
+    pub last_modified: Option<(String, i64)>,
+    /// Time of the answer in seconds since 1970.
+    pub date: Option<i64>,
+    /// Time after which to ask again; at once if it was given as a date.
+    pub retry_after: Option<Span>,
+    /// The URL at which to ask instead.
+    pub location: Option<String>,
+    /// Digests of the whole file.
+    pub digests: Vec<FileDigest>,
+}
+
+/// The place of a body in the file (RFC 9110, section 14.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentRange {
+    /// First and last byte; `None` if the range that was asked for is not in the file.
+    pub range: Option<(u64, u64)>,
+    /// Length of the file, where the server knows it.
+    pub length: Option<u64>,
+}
+
+/// The error of bytes that are no head of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HeadError {
+    /// The syntax is broken.
+    #[error("its answer is not HTTP/1.1: {0}")]
+    Syntax(httparse::Error),
+    /// The head does not end.
+    #[error("the head of its answer is longer than 16 KiB")]
+    TooLong,
+    /// A field contradicts another one, or the protocol.
+    #[error("{0}")]
+    Rule(RuleBroken),
+}
+
+impl ResponseHead {
+    /// Reads the head at the begin of `bytes`, and returns it with its length; `None` if it is not
+    /// complete.
+    ///
+    /// # Errors
+    /// Fails if it is none, is too long, or contradicts itself.
+    pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, HeadError> {
+        let mut fields = [EMPTY_HEADER; MAX_FIELDS];
+        let mut response = Response::new(&mut fields);
+        match response.parse(bytes).map_err(HeadError::Syntax)? {
+            Status::Complete(length) if length <= MAX_HEAD => {
+                let head = Self::from_response(&response).map_err(HeadError::Rule)?;
+                Ok(Some((head, length)))
+            }
+            Status::Partial if bytes.len() < MAX_HEAD => Ok(None),
+            _ => Err(HeadError::TooLong),
+        }
+    }
+
+    fn from_response(response: &Response<'_, '_>) -> Result<Self, RuleBroken> {
+        let fields = HeadFields(response.headers);
+        let status = response.code.unwrap_or_default();
+        let is_1_1 = response.version == Some(1);
+        let has_token = |token| fields.has_token("connection", token);
+        let content_range = match fields.only("content-range")? {
+            Some(text) => {
+                Some(ContentRange::parse(text).ok_or("its Content-Range makes no sense")?)
+            }
+            None => None,
+        };
+        let date_of = |name| fields.only(name).map(|text| text.and_then(to_seconds));
+        Ok(Self {
+            status,
+            framing: fields.body_framing(status)?,
+            keeps_connection: if is_1_1 {
+                !has_token("close")
+            } else {
+                has_token("keep-alive")
+            },
+            content_range,
+            etag: fields.only("etag")?.map(str::to_owned),
+            last_modified: fields
+                .only("last-modified")?
+                .and_then(|text| Some((text.to_owned(), to_seconds(text)?))),
+            date: date_of("date")?,
+            retry_after: fields.only("retry-after")?.map(|text| {
+                let seconds = text.parse::<u32>().unwrap_or_default();
+                Span::from_secs(seconds.into())
+            }),
+            location: fields.only("location")?.map(str::to_owned),
+            digests: fields.file_digests(),
+        })
+    }
+
+    /// Returns true if this only says that an answer will follow (RFC 9110, section 15.2).
+    pub const fn is_interim(&self) -> bool {
+        matches!(self.status, 100 | 102..=199)
+    }
+
+    /// Returns true if the file is at another URL.
+    pub const fn is_redirection(&self) -> bool {
+        matches!(self.status, 301 | 302 | 303 | 307 | 308)
+    }
+
+    /// Returns the length of the file, where it is known.
+    pub fn file_length(&self) -> Option<u64> {
+        match (self.content_range, self.framing) {
+            (Some(range), _) => range.length,
+            (None, BodyFraming::Length(length)) => Some(length),
+            (None, _) => None,
+        }
+    }
+}
+
+/// Returns the seconds since 1970 of a date, which is one of RFC 9110, section 5.6.7, in its
+/// preferred form.
+fn to_seconds(text: &str) -> Option<i64> {
+    let parsed = DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(parsed.as_second())
+}
+
+struct HeadFields<'h>(&'h [Header<'h>]);
+
+impl<'h> HeadFields<'h> {
+    /// Returns the values of a field that are text.
+    fn values(&self, name: &str) -> impl Iterator<Item = &'h str> {
+        let named = self
+            .0
+            .iter()
+            .filter(move |field| field.name.eq_ignore_ascii_case(name));
+        named.filter_map(|field| str::from_utf8(field.value).ok().map(str::trim))
+    }
+
+    /// Returns the elements of a field that is a list.
+    fn elements(&self, name: &str) -> impl Iterator<Item = &'h str> {
+        self.values(name)
+            .flat_map(|value| value.split(','))
+            .map(str::trim)
+    }
+
+    /// Returns the value of a field that stands once.
+    fn only(&self, name: &str) -> Result<Option<&'h str>, RuleBroken> {
+        let mut values = self.values(name);
+        let first = values.next();
+        if values.any(|other| Some(other) != first) {
+            return Err("a field of its head stands there twice, with different values");
+        }
+        Ok(first)
+    }
+
+    fn has_token(&self, name: &str, token: &str) -> bool {
+        self.elements(name)
+            .any(|element| element.eq_ignore_ascii_case(token))
+    }
+
+    /// Returns the way in which the body ends (RFC 9112, section 6.3).
+    fn body_framing(&self, status: u16) -> Result<BodyFraming, RuleBroken> {
+        let mut codings = self.elements("transfer-encoding");
+        let length = self.only("content-length")?;
+        match (codings.next(), codings.next()) {
+            _ if matches!(status, 100..=199 | 204 | 304) => Ok(BodyFraming::Length(0)),
+            (Some(_), _) if length.is_some() => {
+                Err("its head has both Transfer-Encoding and Content-Length")
+            }
+            (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => {
+                Ok(BodyFraming::Chunked)
+            }
+            (Some(_), _) => Err("its Transfer-Encoding is not the one that every client knows"),
+            (None, _) => match length {
+                Some(text) => to_number(text)
+                    .map(BodyFraming::Length)
+                    .ok_or("its Content-Length is no number"),
+                None => Ok(BodyFraming::UntilClose),
+            },
+        }
+    }
+
+    /// Returns the digests that are of the whole file: `Repr-Digest` (RFC 9530), and `Digest`
+    /// (RFC 3230), which it replaces.
+    fn file_digests(&self) -> Vec<FileDigest> {
+        let fields = self.elements("repr-digest").chain(self.elements("digest"));
+        fields.filter_map(FileDigest::from_field).collect()
+    }
+}
+
+impl ContentRange {
+    fn parse(text: &str) -> Option<Self> {
+        let (range, length) = text.strip_prefix("bytes ")?.split_once('/')?;
+        let length = match length {
+            "*" => None,
+            length => Some(to_number(length)?),
+        };
+        if range == "*" {
+            return length.map(|_| Self {
+                range: None,
+                length,
+            });
+        }
+        let (first, last) = range.split_once('-')?;
+        let (first, last) = (to_number(first)?, to_number(last)?);
+        let is_sound = first <= last && length.is_none_or(|length| last < length);
+        is_sound.then_some(Self {
+            range: Some((first, last)),
+            length,
+        })
+    }
+}
+
+/// Reads a number of digits alone, without a sign.
+fn to_number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(fields: &str) -> Result<ResponseHead, HeadError> {
+        let text = format!("HTTP/1.1 206 Partial Content\r\n{fields}\r\nbody");
+        ResponseHead::parse(text.as_bytes()).map(|found| {
+            let (head, length) = found.unwrap();
+            assert_eq!(&text[length..], "body");
+            head
+        })
+    }
+
+    #[test]
+    fn a_head_says_where_its_body_belongs() {
+        let head = parse(
+            "Content-Range: bytes 5-9/20\r\nContent-Length: 5\r\nETag: \"x\"\r\n\
+             Last-Modified: Thu, 01 Jan 1970 00:00:07 GMT\r\nConnection: Keep-Alive, Close\r\n",
+        )
+        .unwrap();
+        let range = ContentRange {
+            range: Some((5, 9)),
+            length: Some(20),
+        };
+        assert_eq!(head.content_range, Some(range));
+        assert_eq!((head.status, head.framing), (206, BodyFraming::Length(5)));
+        assert_eq!(
+            (head.file_length(), head.keeps_connection),
+            (Some(20), false)
+        );
+        assert_eq!(head.last_modified.unwrap().1, 7);
+    }
+
+    #[test]
+    fn a_body_ends_in_one_way() {
+        let framing = |fields| parse(fields).map(|head| head.framing);
+        assert_eq!(framing(""), Ok(BodyFraming::UntilClose));
+        assert_eq!(
+            framing("Transfer-Encoding: Chunked\r\n"),
+            Ok(BodyFraming::Chunked)
+        );
+        assert_eq!(
+            framing("Content-Length: 5\r\nContent-Length: 5\r\n"),
+            Ok(BodyFraming::Length(5))
+        );
+        for fields in [
+            "Content-Length: 5\r\nContent-Length: 6\r\n",
+            "Content-Length: -5\r\n",
+            "Content-Length: +5\r\n",
+            "Content-Length: 99999999999999999999\r\n",
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: gzip, chunked\r\n",
+            "Transfer-Encoding: gzip\r\n",
+        ] {
+            assert!(framing(fields).is_err(), "{fields}");
+        }
+    }
+
+    #[test]
+    fn ranges_that_make_no_sense_are_refused() {
+        for range in [
+            "bytes 9-5/20",
+            "bytes 5-20/20",
+            "bytes -5/20",
+            "bytes 5-/20",
+            "bytes */*",
+            "items 1-2/3",
+            "bytes 5-9",
+            "5-9/20",
+            "",
+        ] {
+            assert!(
+                parse(&format!("Content-Range: {range}\r\n")).is_err(),
+                "{range}"
+            );
+        }
+        let unsatisfied = parse("Content-Range: bytes */0\r\n").unwrap();
+        assert_eq!(unsatisfied.file_length(), Some(0));
+        assert_eq!(
+            parse("Content-Range: bytes 5-9/*\r\n")
+                .unwrap()
+                .file_length(),
+            None
+        );
+    }
+
+    #[test]
+    fn a_head_without_end_is_refused() {
+        let begin = "HTTP/1.1 200 OK\r\nX: ";
+        assert_eq!(ResponseHead::parse(begin.as_bytes()), Ok(None));
+        let long = format!("{begin}{}", "x".repeat(MAX_HEAD));
+        assert_eq!(
+            ResponseHead::parse(long.as_bytes()),
+            Err(HeadError::TooLong)
+        );
+        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(200));
+        assert!(ResponseHead::parse(many.as_bytes()).is_err());
+        assert!(ResponseHead::parse(b"SSH-2.0-OpenSSH_10.2\r\n").is_err());
+    }
+}

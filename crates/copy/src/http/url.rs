@@ -1,0 +1,238 @@
+//! The URL of a file at a web server.
+
+use fluent_uri::{Uri, UriRef};
+use fullpipe_units::printable_line;
+use thiserror::Error;
+
+use crate::protocol::EntryPath;
+
+/// The URL of a file at a web server: `http` or `https`, with a host, and without a user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebUrl {
+    text: Uri<String>,
+    port: u16,
+}
+
+/// The error of a text that names no file at a web server.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum UrlError {
+    /// The syntax of RFC 3986 is broken.
+    #[error(
+        "{0} is no URL (RFC 3986): spaces and letters outside ASCII are written as %20 and so on"
+    )]
+    Syntax(String),
+    /// The scheme is another one.
+    #[error("{0} is neither http:// nor https://")]
+    Scheme(String),
+    /// The host is missing, or its port is no number from 1 to 65535.
+    #[error("{0} names no host and port that can be called")]
+    Host(String),
+    /// The URL has a user or a password.
+    #[error(
+        "a URL with a user or a password is refused: other users of this host see the command line"
+    )]
+    User,
+    /// The last name of the path cannot be that of a file.
+    #[error("{0} has no last name that a file can have; name the file at the destination")]
+    FileName(String),
+    /// A redirection would give up the encryption.
+    #[error("the server redirects from https to {0}, which is not encrypted")]
+    Downgrade(String),
+}
+
+impl WebUrl {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// Fails if it is no URL of this kind.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let parsed = Uri::parse(text.to_owned());
+        Self::from_uri(parsed.map_err(|_| UrlError::Syntax(printable_line(text)))?)
+    }
+
+    /// Returns true if a text begins as a URL of this kind does.
+    pub fn is_url(text: &[u8]) -> bool {
+        [&b"http://"[..], b"https://"].iter().any(|scheme| {
+            text.get(..scheme.len())
+                .is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+        })
+    }
+
+    fn from_uri(uri: Uri<String>) -> Result<Self, UrlError> {
+        let mut text = uri.normalize();
+        text.set_fragment(None);
+        let named = || text.as_str().to_owned();
+        let usual_port = match text.scheme().as_str() {
+            "http" => 80,
+            "https" => 443,
+            _ => return Err(UrlError::Scheme(named())),
+        };
+        let authority = text.authority().ok_or_else(|| UrlError::Host(named()))?;
+        if authority.has_userinfo() {
+            return Err(UrlError::User);
+        }
+        let port = authority.port_to_u16().ok();
+        let port = port.map(|port| port.unwrap_or(usual_port));
+        match port.filter(|port| *port > 0 && !authority.host().is_empty()) {
+            Some(port) => Ok(Self { text, port }),
+            None => Err(UrlError::Host(named())),
+        }
+    }
+
+    /// Returns the URL that a server names in the field `Location`, which may be relative to this
+    /// one.
+    ///
+    /// # Errors
+    /// Fails if it is no URL of this kind, and if it leads from `https` to `http`.
+    pub fn redirect_to(&self, location: &str) -> Result<Self, UrlError> {
+        let wrong = || UrlError::Syntax(printable_line(location));
+        let location = UriRef::parse(location).map_err(|_| wrong())?;
+        let target = location.resolve_against(&self.text).map_err(|_| wrong())?;
+        let target = Self::from_uri(target)?;
+        if self.is_https() && !target.is_https() {
+            return Err(UrlError::Downgrade(target.as_str().to_owned()));
+        }
+        Ok(target)
+    }
+
+    /// Returns the URL, normalized and without a fragment.
+    pub fn as_str(&self) -> &str {
+        self.text.as_str()
+    }
+
+    /// Returns true if its connections are encrypted.
+    pub fn is_https(&self) -> bool {
+        self.text.scheme().as_str() == "https"
+    }
+
+    /// Returns the host, an IPv6 address without its brackets.
+    pub fn host(&self) -> &str {
+        let host = self.text.authority().map_or("", |found| found.host());
+        host.trim_matches(['[', ']'])
+    }
+
+    /// Returns the TCP port.
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns the value of the field `Host`.
+    pub fn host_field(&self) -> &str {
+        self.text.authority().map_or("", |found| found.as_str())
+    }
+
+    /// Returns the target of a request: path and query.
+    pub fn request_target(&self) -> String {
+        let path = match self.text.path().as_str() {
+            "" => "/",
+            path => path,
+        };
+        let query = self.text.query();
+        query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"))
+    }
+
+    /// Returns the last name of its path, decoded.
+    ///
+    /// # Errors
+    /// Fails if no file can have it: it is empty, leads elsewhere, or has control characters.
+    pub fn file_name(&self) -> Result<EntryPath, UrlError> {
+        let wrong = || UrlError::FileName(self.as_str().to_owned());
+        let last = self.text.path().split('/').next_back().ok_or_else(wrong)?;
+        let name = last.decode().to_bytes();
+        let is_plain = !name
+            .iter()
+            .any(|byte| byte.is_ascii_control() || *byte == b'/');
+        let path = EntryPath::new(name.into_owned()).ok();
+        path.filter(|_| is_plain).ok_or_else(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> WebUrl {
+        WebUrl::parse(text).unwrap()
+    }
+
+    fn file_name(text: &str) -> Option<Vec<u8>> {
+        Some(url(text).file_name().ok()?.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_url_has_a_host_a_port_and_a_target() {
+        let one = url("HTTPS://Example.org:8443/a/b.nc?x=1&y#part");
+        assert_eq!((one.host(), one.port()), ("example.org", 8443));
+        assert_eq!(one.host_field(), "example.org:8443");
+        assert_eq!(one.request_target(), "/a/b.nc?x=1&y");
+        let other = url("http://[2001:db8::1]");
+        assert_eq!((other.host(), other.port()), ("2001:db8::1", 80));
+        assert_eq!(other.request_target(), "/");
+    }
+
+    #[test]
+    fn urls_of_other_kinds_are_refused() {
+        for text in [
+            "ftp://h/a",
+            "http:/a",
+            "http:///a",
+            "http://h:0/a",
+            "http://h:70000/a",
+            "http://u@h/a",
+            "http://u:p@h/a",
+            "http://h/a b",
+            "http://h/ä",
+            "http://h\r\nX: y/a",
+            "",
+        ] {
+            assert!(WebUrl::parse(text).is_err(), "{text}");
+        }
+        assert!(WebUrl::is_url(b"HttpS://h") && !WebUrl::is_url(b"http:/h"));
+    }
+
+    #[test]
+    fn a_file_gets_the_last_name_if_that_is_a_plain_one() {
+        assert_eq!(
+            file_name("http://h/a/b%20c.nc?d/e"),
+            Some(b"b c.nc".to_vec())
+        );
+        assert_eq!(file_name("http://h/caf%E9"), Some(b"caf\xe9".to_vec()));
+        for text in [
+            "http://h",
+            "http://h/a/",
+            "http://h/a/..",
+            "http://h/%2e%2e",
+            "http://h/.",
+            "http://h/a%2Fb",
+            "http://h/..%2f..%2fetc%2fpasswd",
+            "http://h/a%00b",
+            "http://h/a%0ab",
+            "http://h/%1b%5b2J",
+        ] {
+            assert_eq!(file_name(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_redirection_may_be_relative_and_never_gives_up_encryption() {
+        let base = url("https://h:1/a/b?c");
+        let to = |location| {
+            base.redirect_to(location)
+                .map(|url| url.as_str().to_owned())
+        };
+        assert_eq!(to("d").unwrap(), "https://h:1/a/d");
+        assert_eq!(to("/d?e").unwrap(), "https://h:1/d?e");
+        assert_eq!(to("//i/d").unwrap(), "https://i/d");
+        assert_eq!(to("https://i/d#e").unwrap(), "https://i/d");
+        for location in [
+            "http://h/a",
+            "ftp://h/a",
+            "https://u@h/a",
+            "a b",
+            "https://",
+        ] {
+            assert!(to(location).is_err(), "{location}");
+        }
+        assert!(url("http://h/a").redirect_to("https://h/a").is_ok());
+    }
+}

@@ -1,0 +1,510 @@
+//! A file of a web server, in ranges on as many connections as the path needs.
+//!
+//! What has come is kept chunk by chunk, as of a copy between two fullpipes, and continued only
+//! if the server shows that the file is the same one still: by a strong entity tag, or by the time
+//! of its last change. A file that changes meanwhile is begun anew, once; states are never mixed.
+
+mod connection;
+mod opened;
+mod ranged;
+mod watch;
+mod whole;
+
+use std::ffi::OsStr;
+use std::io::{self, Seek};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender as EventSender;
+use std::time::{Duration, Instant};
+
+use fullpipe_record::{CopyLimit, CopyTransport, HostSettings};
+use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
+use rustix::fs::{FileType, Mode, fstat, fsync};
+
+use self::connection::{FetchFailure, WebClient, WebConnection};
+use self::opened::{FileAccess, OpenedFile, file_identity};
+use self::ranged::{RangedFile, RangedState};
+use self::watch::{SocketWatch, copy_limit};
+use crate::bounds::{CopyBounds, RatePace};
+use crate::common::CopyCounts;
+use crate::http::{ConnectionGrowth, DigestAlgorithm, FileDigest, Validator, WebUrl};
+use crate::near::{DataRoute, copy_report};
+use crate::options::{CopyError, CopyEvent, CopyOptions, CopyPath, CopyResult, DataTransport};
+use crate::part::{PartialFile, has_left_data, recover_chunks, remove_left};
+use crate::protocol::{CHUNK, Digest, EntryPath, ModificationTime};
+use crate::root::FolderRoot;
+use crate::session::own_settings;
+use crate::summary::{Figures, is_limited};
+use crate::tree::{FolderTree, check_replaceable, file_type, modification_time, permission_bits};
+use crate::tuning::initial_connections;
+
+/// Connections at most.
+const MAX_CONNECTIONS: usize = 64;
+
+/// Connections at first, at least: a loss halves only one.
+const MIN_CONNECTIONS: u16 = 2;
+
+/// Bytes that are received at once at most, where a rate is kept.
+const PACED: usize = 16 << 10;
+
+/// A copy of a file of a web server.
+pub(crate) struct WebCopy {
+    options: CopyOptions,
+    url: WebUrl,
+    client: WebClient,
+    bounds: CopyBounds,
+    tally: Arc<CopyCounts>,
+    events: EventSender<CopyEvent>,
+    stop: Arc<AtomicBool>,
+    watch: SocketWatch,
+    own: HostSettings,
+    working: AtomicU64,
+}
+
+/// The place of a file at this end.
+struct PlacedFile {
+    tree: FolderTree,
+    name: EntryPath,
+    /// Permissions that it gets.
+    mode: Mode,
+}
+
+/// A file that has come, but for its name.
+struct ArrivedFile {
+    part: PartialFile,
+    digest: Digest,
+    size: ByteCount,
+}
+
+fn not_written(error: io::Error) -> FetchFailure {
+    FetchFailure::Final(format!("it cannot be written: {error}"))
+}
+
+impl WebCopy {
+    /// Returns the URL of a copy from a web server; `None` if it is one between two fullpipes.
+    ///
+    /// # Errors
+    /// Fails if what is asked for fits no web server.
+    pub(crate) fn url_of(options: &CopyOptions) -> Result<Option<WebUrl>, CopyError> {
+        let refused = |why| Err(CopyError::Places(why));
+        let is_web = |place: &&CopyPath| matches!(place, CopyPath::Web(_));
+        if is_web(&&options.destination) {
+            return refused("copies go from a web server, never to it");
+        }
+        match options.sources.as_slice() {
+            [CopyPath::Web(_)] if !matches!(options.destination, CopyPath::Near(_)) => {
+                refused("a file of a web server is copied to this host: name a path here")
+            }
+            [CopyPath::Web(_)] if options.delete || options.scavenge || options.attributes => {
+                refused("a web server knows none of --delete, --scavenge and --attributes")
+            }
+            [CopyPath::Web(_)] if options.transport == DataTransport::Quic => {
+                refused("files of web servers come by TCP: leave out --transport quic")
+            }
+            [CopyPath::Web(url)] => Ok(Some(url.clone())),
+            sources if sources.iter().any(|source| is_web(&source)) => {
+                refused("a copy from a web server has one URL")
+            }
+            _ if options.digest.is_some() => refused("--digest is for a file of a web server"),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns a copy of the file at `url`, which ends when `stop` is set.
+    ///
+    /// # Errors
+    /// Fails if TLS cannot be set up.
+    pub(crate) fn new(
+        options: CopyOptions,
+        url: WebUrl,
+        tally: Arc<CopyCounts>,
+        events: EventSender<CopyEvent>,
+        stop: Arc<AtomicBool>,
+    ) -> Result<Self, CopyError> {
+        let client = WebClient::new(options.timeout.into())
+            .map_err(|error| CopyError::from_io("cannot set up TLS")(io::Error::other(error)))?;
+        let paces = options.limit.map(RatePace::new).map(Arc::new);
+        Ok(Self {
+            options,
+            url,
+            client,
+            bounds: CopyBounds::new(paces.into_iter().collect(), None),
+            tally,
+            events,
+            stop,
+            watch: SocketWatch::new(),
+            own: own_settings(),
+            working: AtomicU64::new(0),
+        })
+    }
+
+    /// Copies the file.
+    ///
+    /// # Errors
+    /// Fails if it does not come whole, or cannot be put in its place.
+    pub(crate) fn run_copy(&self) -> CopyResult {
+        let began = Instant::now();
+        let place = self.open_place()?;
+        let copied = match self.copy_once(place.as_ref()) {
+            Err(FetchFailure::Changed) => {
+                self.send_note(
+                    "the file at the server has changed during the copy: what had come is thrown \
+                     away, and it begins anew"
+                        .to_owned(),
+                );
+                self.copy_once(place.as_ref())
+            }
+            copied => copied,
+        };
+        let file = copied.map_err(|failure| self.to_error(failure))?;
+        Ok(self.to_report(&file, began))
+    }
+
+    fn to_error(&self, failure: FetchFailure) -> CopyError {
+        if self.is_stopped() {
+            return CopyError::Interrupted;
+        }
+        let why = match failure {
+            FetchFailure::Broken(why) | FetchFailure::Final(why) => why,
+            FetchFailure::Busy(status, _) => format!("the server answers {status}"),
+            FetchFailure::Changed => {
+                "the file at the server changes again and again: it is not copied".to_owned()
+            }
+        };
+        CopyError::Web {
+            url: self.url.as_str().to_owned(),
+            why,
+        }
+    }
+
+    fn copy_once(&self, place: Option<&PlacedFile>) -> Result<OpenedFile, FetchFailure> {
+        let (file, connection) = OpenedFile::open(self)?;
+        let access = file.file_access()?;
+        if self.is_settled(&file, place)? {
+            return Ok(file);
+        }
+        let Some(place) = place else { return Ok(file) };
+        let (file, arrived) = match access {
+            FileAccess::Ranges(size, validator) => {
+                let arrived = self.get_ranges(&file, (size, &validator), place, connection)?;
+                (file, arrived)
+            }
+            FileAccess::Whole => {
+                self.send_note(
+                    "the server sends no ranges: one connection carries the file, and an \
+                     interrupted copy begins anew"
+                        .to_owned(),
+                );
+                self.get_whole(file, place, connection)?
+            }
+            FileAccess::WholeAgain => {
+                drop(connection);
+                let (file, connection) = file.open_whole(self)?;
+                if file.head.file_length() != Some(0) {
+                    self.send_note(
+                        "the server does not say by a strong validator which state of the file it \
+                         sends: one connection carries it, and an interrupted copy begins anew"
+                            .to_owned(),
+                    );
+                }
+                self.get_whole(file, place, connection)?
+            }
+        };
+        if let Err(failure) = self.check_digests(&file, &arrived) {
+            drop(arrived);
+            remove_left(&place.tree, &place.name).map_err(not_written)?;
+            return Err(failure);
+        }
+        self.finish(&file, arrived, place)?;
+        Ok(file)
+    }
+
+    /// Returns true if nothing is to be done: the file is there, or this is a dry run.
+    fn is_settled(
+        &self,
+        file: &OpenedFile,
+        place: Option<&PlacedFile>,
+    ) -> Result<bool, FetchFailure> {
+        let found = place.map(|place| place.tree.locate_entry(&place.name)?.stat_entry());
+        let found = found.transpose().map_err(not_written)?.flatten();
+        if let Some(stat) = &found {
+            check_replaceable(stat).map_err(not_written)?;
+        }
+        let same = found.filter(|stat| {
+            file_type(stat) == FileType::RegularFile
+                && file.head.file_length() == Some(stat.st_size as u64)
+                && file.modified() == Some(modification_time(stat))
+        });
+        if same.is_some() && self.options.digest.is_none() {
+            CopyCounts::add_to(&self.tally.present, 1);
+            return Ok(true);
+        }
+        if self.options.dry_run {
+            let size = file.head.file_length().unwrap_or_default();
+            CopyCounts::add_to(&self.tally.files, 1);
+            CopyCounts::add_to(&self.tally.bytes, size);
+        }
+        Ok(self.options.dry_run)
+    }
+
+    fn get_ranges(
+        &self,
+        file: &OpenedFile,
+        (size, validator): (ByteCount, &Validator),
+        place: &PlacedFile,
+        connection: WebConnection,
+    ) -> Result<ArrivedFile, FetchFailure> {
+        let (tree, name) = (&place.tree, &place.name);
+        let identity = file_identity(&self.url, size, validator);
+        let had_left = has_left_data(tree, name).map_err(not_written)?;
+        let mut verified = recover_chunks(tree, name, size, identity).map_err(not_written)?;
+        if had_left && verified.verified_bytes() == ByteCount::ZERO {
+            self.send_note(
+                "what an earlier run has left is of another state of the file, or nothing whole: \
+                 it begins anew"
+                    .to_owned(),
+            );
+        }
+        let (part, _) = PartialFile::open_part(tree, name, size, identity, &mut verified)
+            .map_err(not_written)?;
+        let missing = size.saturating_sub(verified.verified_bytes());
+        self.tally.wanted.store(missing.get(), Ordering::Relaxed);
+        let mut first = Some(connection);
+        let mut state = (part, verified);
+        loop {
+            let download = RangedFile::new(self, file, (size, validator), state.0, state.1);
+            let (
+                RangedState {
+                    mut part,
+                    mut verified,
+                    ..
+                },
+                ended,
+            ) = download.download(first.take());
+            if let Err(failure) = ended {
+                if matches!(failure, FetchFailure::Changed) {
+                    part.discard_data();
+                    self.tally.verified.store(0, Ordering::Relaxed);
+                }
+                return Err(failure);
+            }
+            if self.options.verify_disk {
+                part.wrong_on_disk(&mut verified).map_err(not_written)?;
+            }
+            if let Some(digest) = verified.file_digest() {
+                return Ok(ArrivedFile { part, digest, size });
+            }
+            state = (part, verified);
+        }
+    }
+
+    fn get_whole(
+        &self,
+        file: OpenedFile,
+        place: &PlacedFile,
+        connection: WebConnection,
+    ) -> Result<(OpenedFile, ArrivedFile), FetchFailure> {
+        if let Some(length) = file.head.file_length() {
+            self.tally.wanted.store(length, Ordering::Relaxed);
+        }
+        let mut arrived = self.receive_whole(place, connection)?;
+        if self.options.verify_disk {
+            let mut none = crate::protocol::VerifiedChunks::new(ByteCount::ZERO);
+            arrived.part.wrong_on_disk(&mut none).map_err(not_written)?;
+        }
+        Ok((file, arrived))
+    }
+
+    /// Fails if the file does not have the digests that the server and the user state.
+    fn check_digests(&self, file: &OpenedFile, arrived: &ArrivedFile) -> Result<(), FetchFailure> {
+        let of_user = self
+            .options
+            .digest
+            .iter()
+            .map(|digest| (digest, "--digest"));
+        let of_server = file
+            .head
+            .digests
+            .iter()
+            .map(|digest| (digest, "the server"));
+        for (digest, who) in of_user.chain(of_server) {
+            if !has_digest(arrived, digest).map_err(not_written)? {
+                return Err(FetchFailure::Final(format!(
+                    "what has come does not have the digest {digest}, which {who} states; nothing \
+                     of it is kept"
+                )));
+            }
+            self.send_note(format!("{digest} is right, as {who} states"));
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &self,
+        file: &OpenedFile,
+        arrived: ArrivedFile,
+        place: &PlacedFile,
+    ) -> Result<(), FetchFailure> {
+        let ArrivedFile {
+            mut part,
+            digest,
+            size,
+        } = arrived;
+        part.make_durable().map_err(not_written)?;
+        let stat = fstat(part.file()).map_err(|error| not_written(error.into()))?;
+        let modified: ModificationTime =
+            file.modified().unwrap_or_else(|| modification_time(&stat));
+        part.finish_file(place.mode.bits() as u16, modified)
+            .map_err(not_written)?;
+        let folder = place
+            .tree
+            .open_folder(None)
+            .and_then(|folder| Ok(fsync(folder)?));
+        if let Err(error) = folder {
+            self.send_note(format!(
+                "a loss of power may take the name of the file: {error}"
+            ));
+        }
+        self.tally.count_copied(size.get(), digest);
+        Ok(())
+    }
+
+    /// Returns the place of the file; `None` in a dry run to a folder that is not there.
+    fn open_place(&self) -> Result<Option<PlacedFile>, CopyError> {
+        let CopyPath::Near(path) = &self.options.destination else {
+            return Ok(None);
+        };
+        let bytes = path.as_os_str().as_bytes();
+        let is_folder = path.is_dir() || bytes.ends_with(b"/");
+        let placed = match path.file_name() {
+            Some(name) if !is_folder => self.place_in(folder_of(path), Some(name)),
+            _ => self.place_in(path, None),
+        };
+        placed.map_err(CopyError::from_path(bytes))
+    }
+
+    fn place_in(&self, folder: &Path, name: Option<&OsStr>) -> io::Result<Option<PlacedFile>> {
+        let name = match name {
+            Some(name) => EntryPath::new(name.as_bytes()).map_err(io::Error::other)?,
+            None => self.url.file_name().map_err(io::Error::other)?,
+        };
+        if !folder.is_dir() && self.options.dry_run {
+            return Ok(None);
+        }
+        if !folder.is_dir() {
+            FolderRoot::User.make_folder(folder)?;
+        }
+        let tree = FolderTree::open_root(folder)?;
+        let stat = tree.locate_entry(&name)?.stat_entry()?;
+        let replaced = stat.filter(|stat| file_type(stat) == FileType::RegularFile);
+        let mode = replaced.map_or_else(usual_mode, |stat| permission_bits(&stat));
+        Ok(Some(PlacedFile { tree, name, mode }))
+    }
+
+    /// Takes a connection among those that are watched, and ended if the copy is; `None` if that
+    /// has happened.
+    fn watch_connection(&self, connection: WebConnection) -> Option<(u16, WebConnection)> {
+        let socket = connection.socket.try_clone().ok()?;
+        let stream = self.watch.add_socket(socket, connection.rtt);
+        Some((stream, connection))
+    }
+
+    fn connection_growth(&self, rtt: Span) -> ConnectionGrowth {
+        if let Some(asked) = self.options.streams {
+            return ConnectionGrowth::new(asked.into(), asked.into());
+        }
+        // Those of the server are not known; most are a usual Linux.
+        let first = initial_connections(rtt, &HostSettings::of_linux_6_18(), &self.own);
+        ConnectionGrowth::new(first.max(MIN_CONNECTIONS).into(), MAX_CONNECTIONS)
+    }
+
+    /// Returns the time without progress after which the copy gives up: a connection that is
+    /// silent for the user's timeout is replaced once.
+    fn patience(&self) -> Duration {
+        self.client.timeout * 2
+    }
+
+    fn receive_at_once(&self) -> usize {
+        if self.options.limit.is_some() {
+            PACED
+        } else {
+            CHUNK
+        }
+    }
+
+    fn add_working(&self, time: Duration) {
+        self.working
+            .fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn send_note(&self, text: String) {
+        let _ = self.events.send(CopyEvent::Note(text));
+    }
+
+    fn to_report(&self, file: &OpenedFile, began: Instant) -> fullpipe_record::CopyReport {
+        let set_up = file.answered_at.duration_since(began);
+        let carriers = self.watch.carrier_count();
+        let way = DataRoute {
+            transport: CopyTransport::Tcp,
+            rtt: Some(self.watch.shortest_rtt().unwrap_or(file.rtt)),
+            reason: format!("{} to {}", count_noun(carriers, "connection"), file.address),
+            streams: carriers,
+            set_up,
+        };
+        let duration = began.elapsed();
+        let limit = self.limit_after(duration.saturating_sub(set_up));
+        copy_report(
+            &self.options,
+            &self.tally,
+            way,
+            Figures::default(),
+            limit,
+            duration,
+        )
+    }
+
+    /// Returns the limit of a copy whose data came for so long, and tells the user what this end
+    /// has seen of it.
+    fn limit_after(&self, duration: Duration) -> Option<CopyLimit> {
+        let received = ByteCount::new(self.tally.verified.load(Ordering::Relaxed));
+        if received == ByteCount::ZERO {
+            return None;
+        }
+        let rate = BitRate::from_bytes_in(received, duration.into());
+        if is_limited(rate, self.options.limit) {
+            return Some(CopyLimit::RateLimit);
+        }
+        let verdict = self.watch.judge_transfer(&self.own)?;
+        self.send_note(format!("seen from here: {}", verdict.sentence));
+        copy_limit(&verdict)
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// Returns the permissions of a new file of this process.
+fn usual_mode() -> Mode {
+    let withheld = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    rustix::process::umask(withheld);
+    (Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP | Mode::ROTH | Mode::WOTH) - withheld
+}
+
+fn has_digest(arrived: &ArrivedFile, digest: &FileDigest) -> io::Result<bool> {
+    if digest.algorithm() == DigestAlgorithm::Blake3 {
+        return Ok(digest.is_equal(&arrived.digest));
+    }
+    let mut file = arrived.part.file();
+    file.rewind()?;
+    digest.is_of(&mut file)
+}
