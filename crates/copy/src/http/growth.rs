@@ -6,9 +6,14 @@ use fullpipe_units::BitRate;
 /// Growth of the rate from which more connections have helped.
 const MIN_GAIN: f64 = 1.1;
 
+/// Growth of the rate from which more connections have brought back some of what others lost, and
+/// the least factor by which there are more of them then.
+const MIN_RESTORED: f64 = 1.03;
+const MIN_MORE: f64 = 1.25;
+
 /// Part of the highest rate below which connections are missing: packets that were lost without a
 /// queue have made their windows small.
-const MIN_SHARE: f64 = 0.9;
+const MIN_SHARE: f64 = 0.95;
 
 /// Judgements at most for which the number stays after more connections have not helped.
 const MAX_HOLD: u32 = 16;
@@ -18,7 +23,10 @@ const MAX_HOLD: u32 = 16;
 pub(crate) struct ConnectionGrowth {
     active: usize,
     most: usize,
-    /// The rate that the path was seen to carry.
+    /// The rate of the last interval. What waited for a lost packet arrives with it: only two
+    /// intervals together show the rate of the path.
+    last: BitRate,
+    /// The highest rate that the path was seen to carry.
     best: BitRate,
     trial: Option<GrowthTrial>,
     /// Intervals in which new connections find their rate.
@@ -42,6 +50,7 @@ impl ConnectionGrowth {
         Self {
             active,
             most,
+            last: BitRate::ZERO,
             best: BitRate::ZERO,
             trial: None,
             settling: 1,
@@ -64,6 +73,8 @@ impl ConnectionGrowth {
     /// Takes in the rate of an interval, and whether packets waited in a queue at its end. Returns
     /// the number of connections from then on.
     pub(crate) fn add_rate(&mut self, rate: BitRate, has_queue: bool) -> usize {
+        let last = std::mem::replace(&mut self.last, rate);
+        let rate = BitRate::from_bps(last.bps().midpoint(rate.bps()));
         self.best = self.best.max(rate);
         if self.settling > 0 {
             self.settling -= 1;
@@ -82,7 +93,12 @@ impl ConnectionGrowth {
     }
 
     fn end_trial(&mut self, trial: GrowthTrial, rate: BitRate, has_queue: bool) {
-        if rate >= trial.rate.scale_by(MIN_GAIN) {
+        let min_gain = if trial.restores {
+            MIN_RESTORED
+        } else {
+            MIN_GAIN
+        };
+        if rate >= trial.rate.scale_by(min_gain) {
             self.next_hold = 1;
             return;
         }
@@ -99,7 +115,7 @@ impl ConnectionGrowth {
 
     fn start_trial(&mut self, rate: BitRate, restores: bool) {
         let factor = if restores {
-            self.best.relative_to(rate).clamp(1.0, 2.0)
+            self.best.relative_to(rate).clamp(MIN_MORE, 2.0)
         } else {
             2.0
         };

@@ -240,6 +240,23 @@ fn to_number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The same is fuzzed for longer.
+        #[test]
+        fn whatever_comes_is_read_or_refused(at in 0_usize..120, with in any::<[u8; 3]>()) {
+            let head = "HTTP/1.1 206 OK\r\nContent-Range: bytes 0-4/5\r\nContent-Length: 5\r\n\
+                        ETag: \"a\"\r\nRepr-Digest: sha-256=:AA==:\r\nRetry-After: 1\r\n\r\n";
+            let mut bytes = head.as_bytes().to_vec();
+            bytes.splice(at..at + 3, with);
+            if let Ok(Some((head, length))) = ResponseHead::parse(&bytes) {
+                prop_assert!(length <= bytes.len());
+                let range = head.content_range.and_then(|found| found.range);
+                prop_assert!(range.is_none_or(|(first, last)| first <= last));
+            }
+        }
+    }
 
     fn parse(fields: &str) -> Result<ResponseHead, HeadError> {
         let text = format!("HTTP/1.1 206 Partial Content\r\n{fields}\r\nbody");

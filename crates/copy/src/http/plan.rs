@@ -10,48 +10,109 @@ use crate::protocol::{CHUNK, FileChunks};
 /// trip.
 const REQUEST_TIME: Span = Span::from_secs(8);
 
-/// The chunks of a file that no connection has taken.
+/// The chunks of a file that are missing: those that no connection has taken, and those of each.
 #[derive(Debug)]
 pub(crate) struct RangePlan {
     missing: VecDeque<FileChunks>,
+    taken: Vec<TakenRange>,
+}
+
+/// The chunks that a connection gets; none if it has no work.
+#[derive(Debug, Clone, Copy)]
+struct TakenRange {
+    chunks: FileChunks,
+    /// Another connection gets the first chunk, too.
+    is_doubled: bool,
+}
+
+impl TakenRange {
+    const NONE: Self = Self {
+        chunks: FileChunks { first: 0, count: 0 },
+        is_doubled: false,
+    };
 }
 
 impl RangePlan {
     pub(crate) fn new(missing: Vec<FileChunks>) -> Self {
         Self {
             missing: missing.into(),
+            taken: Vec::new(),
         }
     }
 
-    /// Takes the next chunks for a connection that carries `rate`, one of `connections`. The rest
-    /// stays for all: at the end none should wait for another one.
-    pub(crate) fn take_range(&mut self, rate: BitRate, connections: usize) -> Option<FileChunks> {
+    /// Takes the next chunks for the connection `worker`, which carries `rate`, one of so many. The
+    /// rest stays for all. Once nothing is left, it takes half of what another one has, or the last
+    /// chunk of a slow one once more: at the end none should wait for another one.
+    pub(crate) fn take_range(
+        &mut self,
+        worker: usize,
+        rate: BitRate,
+        connections: usize,
+    ) -> Option<FileChunks> {
         let in_time = rate.bytes_in(REQUEST_TIME).get() / CHUNK as u64;
         let fair = self.remaining_chunks() / (2 * connections.max(1) as u64);
         let most = in_time.min(fair).clamp(1, u32::MAX.into()) as u32;
-        let mut first = self.missing.pop_front()?;
-        let taken = FileChunks {
-            first: first.first,
-            count: first.count.min(most),
+        let chunks = match self.missing.pop_front() {
+            Some(row) => {
+                let count = row.count.min(most);
+                self.put_back(FileChunks {
+                    first: row.first + count,
+                    count: row.count - count,
+                });
+                FileChunks { count, ..row }
+            }
+            None => self.take_from_another()?,
         };
-        first.first += taken.count;
-        first.count -= taken.count;
-        if first.count > 0 {
-            self.missing.push_front(first);
+        let is_doubled = self
+            .taken
+            .iter()
+            .any(|range| range.is_doubled && range.chunks == chunks);
+        if self.taken.len() <= worker {
+            self.taken.resize(worker + 1, TakenRange::NONE);
         }
-        Some(taken)
+        self.taken[worker] = TakenRange { chunks, is_doubled };
+        Some(chunks)
     }
 
-    /// Returns true if there is something to take.
-    pub(crate) fn has_missing(&self) -> bool {
-        !self.missing.is_empty()
+    fn take_from_another(&mut self) -> Option<FileChunks> {
+        let free = self.taken.iter_mut().filter(|range| !range.is_doubled);
+        let largest = free.max_by_key(|range| range.chunks.count)?;
+        let chunks = &mut largest.chunks;
+        let half = chunks.count / 2;
+        if half > 0 {
+            chunks.count -= half;
+            let first = chunks.first + chunks.count;
+            return Some(FileChunks { first, count: half });
+        }
+        largest.is_doubled = chunks.count > 0;
+        largest.is_doubled.then_some(*chunks)
+    }
+
+    /// Takes note that the first chunk of a connection has come. Returns those that it still gets.
+    pub(crate) fn end_chunk(&mut self, worker: usize) -> FileChunks {
+        let range = &mut self.taken[worker];
+        range.chunks.first += 1;
+        range.chunks.count -= 1;
+        range.is_doubled = false;
+        range.chunks
     }
 
     /// Takes chunks back that a connection could not get.
-    pub(crate) fn give_back(&mut self, chunks: FileChunks) {
+    pub(crate) fn give_back(&mut self, worker: usize) {
+        let left = self.taken.get_mut(worker);
+        let left = left.map(|range| std::mem::replace(range, TakenRange::NONE).chunks);
+        self.put_back(left.unwrap_or(TakenRange::NONE.chunks));
+    }
+
+    fn put_back(&mut self, chunks: FileChunks) {
         if chunks.count > 0 {
             self.missing.push_front(chunks);
         }
+    }
+
+    /// Returns true if there is something that no connection has taken.
+    pub(crate) fn has_missing(&self) -> bool {
+        !self.missing.is_empty()
     }
 
     fn remaining_chunks(&self) -> u64 {
@@ -91,10 +152,9 @@ impl RangeWork {
         first.byte_count(size).get() as usize - self.filled.len()
     }
 
-    /// Goes on to the next chunk.
-    pub(crate) fn next_chunk(&mut self) {
-        self.chunks.first += 1;
-        self.chunks.count -= 1;
+    /// Goes on to the next of the chunks that are left.
+    pub(crate) fn next_chunk(&mut self, left: FileChunks) {
+        self.chunks = left;
         self.filled.clear();
     }
 }
@@ -105,28 +165,87 @@ mod tests {
 
     const SIZE: ByteCount = ByteCount::new(100 * CHUNK as u64 + 7);
 
+    fn whole_plan() -> RangePlan {
+        RangePlan::new(vec![FileChunks::from_size(SIZE).unwrap()])
+    }
+
     #[test]
-    fn every_chunk_is_taken_once() {
-        let all = FileChunks::from_size(SIZE).unwrap();
-        let mut plan = RangePlan::new(vec![all]);
-        let (mut taken, mut next) = (Vec::new(), 0);
-        while let Some(chunks) = plan.take_range(BitRate::from_mbps(100), 4) {
+    fn every_chunk_is_taken_once_and_what_is_given_back_again() {
+        let (mut plan, mut next, mut counts) = (whole_plan(), 0, Vec::new());
+        while plan.has_missing() {
+            let chunks = plan.take_range(0, BitRate::from_mbps(100), 4).unwrap();
             assert_eq!(chunks.first, next);
             next += chunks.count;
-            taken.push(chunks.count);
+            counts.push(chunks.count);
         }
-        assert_eq!((next, taken[0], taken.last()), (101, 12, Some(&1)));
-        plan.give_back(FileChunks { first: 3, count: 2 });
-        plan.give_back(FileChunks { first: 9, count: 0 });
-        let again = plan.take_range(BitRate::ZERO, 4);
-        assert_eq!(again, Some(FileChunks { first: 3, count: 1 }));
+        assert_eq!((next, counts[0], counts.last()), (101, 12, Some(&1)));
+        let mut plan = whole_plan();
+        let taken = plan.take_range(1, BitRate::from_mbps(100), 4).unwrap();
+        assert_eq!(
+            plan.end_chunk(1),
+            FileChunks {
+                first: 1,
+                count: 11
+            }
+        );
+        plan.give_back(1);
+        plan.give_back(1);
+        plan.give_back(7);
+        let again = plan.take_range(0, BitRate::ZERO, 4);
+        assert_eq!(
+            (taken.first, again),
+            (0, Some(FileChunks { first: 1, count: 1 }))
+        );
     }
 
     #[test]
     fn a_slow_connection_takes_little() {
-        let all = FileChunks::from_size(SIZE).unwrap();
-        let taken = RangePlan::new(vec![all]).take_range(BitRate::from_mbps(4), 1);
+        let taken = whole_plan().take_range(0, BitRate::from_mbps(4), 1);
         assert_eq!(taken.unwrap().count, 3);
+    }
+
+    #[test]
+    fn at_the_end_none_waits_for_a_slow_connection() {
+        let mut plan = RangePlan::new(vec![FileChunks {
+            first: 10,
+            count: 4,
+        }]);
+        let mut take = |worker| plan.take_range(worker, BitRate::from_mbps(1000), 0);
+        assert_eq!(
+            take(0),
+            Some(FileChunks {
+                first: 10,
+                count: 2
+            })
+        );
+        assert_eq!(
+            take(1),
+            Some(FileChunks {
+                first: 12,
+                count: 1
+            })
+        );
+        assert_eq!(
+            take(2),
+            Some(FileChunks {
+                first: 13,
+                count: 1
+            })
+        );
+        assert_eq!(
+            take(3),
+            Some(FileChunks {
+                first: 11,
+                count: 1
+            })
+        );
+        // Each last chunk once more, and then nothing.
+        let mut doubled: Vec<_> = (4..8)
+            .filter_map(&mut take)
+            .map(|chunks| chunks.first)
+            .collect();
+        doubled.sort_unstable();
+        assert_eq!(doubled, [10, 11, 12, 13]);
     }
 
     #[test]
@@ -139,7 +258,10 @@ mod tests {
         let begin = 99 * CHUNK as u64;
         assert_eq!(work.missing_bytes(SIZE), (begin + 10, SIZE.get() - 1));
         assert_eq!(work.missing_in_chunk(SIZE), CHUNK - 10);
-        work.next_chunk();
+        work.next_chunk(FileChunks {
+            first: 100,
+            count: 1,
+        });
         assert_eq!((work.missing_in_chunk(SIZE), work.chunks.count), (7, 1));
     }
 }

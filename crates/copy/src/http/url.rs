@@ -47,7 +47,7 @@ impl WebUrl {
     /// Fails if it is no URL of this kind.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let parsed = Uri::parse(text.to_owned());
-        Self::from_uri(parsed.map_err(|_| UrlError::Syntax(printable_line(text)))?)
+        Self::from_uri(&parsed.map_err(|_| UrlError::Syntax(printable_line(text)))?)
     }
 
     /// Returns true if a text begins as a URL of this kind does.
@@ -58,7 +58,7 @@ impl WebUrl {
         })
     }
 
-    fn from_uri(uri: Uri<String>) -> Result<Self, UrlError> {
+    fn from_uri(uri: &Uri<String>) -> Result<Self, UrlError> {
         let mut text = uri.normalize();
         text.set_fragment(None);
         let named = || text.as_str().to_owned();
@@ -88,7 +88,7 @@ impl WebUrl {
         let wrong = || UrlError::Syntax(printable_line(location));
         let location = UriRef::parse(location).map_err(|_| wrong())?;
         let target = location.resolve_against(&self.text).map_err(|_| wrong())?;
-        let target = Self::from_uri(target)?;
+        let target = Self::from_uri(&target)?;
         if self.is_https() && !target.is_https() {
             return Err(UrlError::Downgrade(target.as_str().to_owned()));
         }

@@ -45,12 +45,18 @@ fn a_colon_before_the_first_slash_names_another_host() {
             "fullpipe://[2001:db8::1]:99/a:b",
             served("2001:db8::1", 99, "a:b"),
         ),
+        (
+            "HTTPS://Host/a#b",
+            CopyPath::Web(WebUrl::parse("https://host/a").unwrap()),
+        ),
     ] {
         assert_eq!(CopyPath::parse_path(text.as_bytes()), Ok(place), "{text}");
     }
     for text in [
         "",
-        "http://host/dir",
+        "ftp://host/dir",
+        "https:///dir",
+        "http://me@host/dir",
         "fullpipe:///dir",
         "fullpipe://me@host/",
         "fullpipe://h:x/",

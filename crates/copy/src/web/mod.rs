@@ -15,7 +15,7 @@ use std::io::{self, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender as EventSender;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ use crate::http::{ConnectionGrowth, DigestAlgorithm, FileDigest, Validator, WebU
 use crate::near::{DataRoute, copy_report};
 use crate::options::{CopyError, CopyEvent, CopyOptions, CopyPath, CopyResult, DataTransport};
 use crate::part::{PartialFile, has_left_data, recover_chunks, remove_left};
-use crate::protocol::{CHUNK, Digest, EntryPath, ModificationTime};
+use crate::protocol::{CHUNK, Digest, EntryPath, FileIdentity, ModificationTime, VerifiedChunks};
 use crate::root::FolderRoot;
 use crate::session::own_settings;
 use crate::summary::{Figures, is_limited};
@@ -43,8 +43,12 @@ use crate::tuning::initial_connections;
 /// Connections at most.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Connections at first, at least: a loss halves only one.
-const MIN_CONNECTIONS: u16 = 2;
+/// Connections at first, at least: a loss makes the window of only one smaller.
+const MIN_CONNECTIONS: u16 = 4;
+
+/// What follows where ranges cannot be joined.
+const ON_ONE_CONNECTION: &str =
+    ": one connection carries the file, and an interrupted copy begins anew";
 
 /// Bytes that are received at once at most, where a rate is kept.
 const PACED: usize = 16 << 10;
@@ -60,7 +64,6 @@ pub(crate) struct WebCopy {
     stop: Arc<AtomicBool>,
     watch: SocketWatch,
     own: HostSettings,
-    working: AtomicU64,
 }
 
 /// The place of a file at this end.
@@ -78,6 +81,10 @@ struct ArrivedFile {
     size: ByteCount,
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "it is a function of `map_err`"
+)]
 fn not_written(error: io::Error) -> FetchFailure {
     FetchFailure::Final(format!("it cannot be written: {error}"))
 }
@@ -136,7 +143,6 @@ impl WebCopy {
             stop,
             watch: SocketWatch::new(),
             own: own_settings(),
-            working: AtomicU64::new(0),
         })
     }
 
@@ -186,32 +192,7 @@ impl WebCopy {
             return Ok(file);
         }
         let Some(place) = place else { return Ok(file) };
-        let (file, arrived) = match access {
-            FileAccess::Ranges(size, validator) => {
-                let arrived = self.get_ranges(&file, (size, &validator), place, connection)?;
-                (file, arrived)
-            }
-            FileAccess::Whole => {
-                self.send_note(
-                    "the server sends no ranges: one connection carries the file, and an \
-                     interrupted copy begins anew"
-                        .to_owned(),
-                );
-                self.get_whole(file, place, connection)?
-            }
-            FileAccess::WholeAgain => {
-                drop(connection);
-                let (file, connection) = file.open_whole(self)?;
-                if file.head.file_length() != Some(0) {
-                    self.send_note(
-                        "the server does not say by a strong validator which state of the file it \
-                         sends: one connection carries it, and an interrupted copy begins anew"
-                            .to_owned(),
-                    );
-                }
-                self.get_whole(file, place, connection)?
-            }
-        };
+        let (file, arrived) = self.fetch_file(file, access, place, connection)?;
         if let Err(failure) = self.check_digests(&file, &arrived) {
             drop(arrived);
             remove_left(&place.tree, &place.name).map_err(not_written)?;
@@ -219,6 +200,36 @@ impl WebCopy {
         }
         self.finish(&file, arrived, place)?;
         Ok(file)
+    }
+
+    fn fetch_file(
+        &self,
+        file: OpenedFile,
+        access: FileAccess,
+        place: &PlacedFile,
+        connection: WebConnection,
+    ) -> Result<(OpenedFile, ArrivedFile), FetchFailure> {
+        match access {
+            FileAccess::Ranges(size, validator) => {
+                let arrived = self.get_ranges(&file, (size, &validator), place, connection)?;
+                Ok((file, arrived))
+            }
+            FileAccess::Whole => {
+                self.send_note(format!("the server sends no ranges{ON_ONE_CONNECTION}"));
+                self.get_whole(file, place, connection)
+            }
+            FileAccess::WholeAgain => {
+                drop(connection);
+                let (file, connection) = file.open_whole(self)?;
+                if file.head.file_length() != Some(0) {
+                    self.send_note(format!(
+                        "the server shows by no strong validator which state of the file it \
+                         sends{ON_ONE_CONNECTION}"
+                    ));
+                }
+                self.get_whole(file, place, connection)
+            }
+        }
     }
 
     /// Returns true if nothing is to be done: the file is there, or this is a dry run.
@@ -256,33 +267,20 @@ impl WebCopy {
         place: &PlacedFile,
         connection: WebConnection,
     ) -> Result<ArrivedFile, FetchFailure> {
-        let (tree, name) = (&place.tree, &place.name);
         let identity = file_identity(&self.url, size, validator);
-        let had_left = has_left_data(tree, name).map_err(not_written)?;
-        let mut verified = recover_chunks(tree, name, size, identity).map_err(not_written)?;
-        if had_left && verified.verified_bytes() == ByteCount::ZERO {
-            self.send_note(
-                "what an earlier run has left is of another state of the file, or nothing whole: \
-                 it begins anew"
-                    .to_owned(),
-            );
-        }
-        let (part, _) = PartialFile::open_part(tree, name, size, identity, &mut verified)
-            .map_err(not_written)?;
+        let (part, verified) = self.open_part(place, size, identity).map_err(not_written)?;
         let missing = size.saturating_sub(verified.verified_bytes());
         self.tally.wanted.store(missing.get(), Ordering::Relaxed);
         let mut first = Some(connection);
         let mut state = (part, verified);
         loop {
             let download = RangedFile::new(self, file, (size, validator), state.0, state.1);
-            let (
-                RangedState {
-                    mut part,
-                    mut verified,
-                    ..
-                },
-                ended,
-            ) = download.download(first.take());
+            let (came, ended) = download.download(first.take());
+            let RangedState {
+                mut part,
+                mut verified,
+                ..
+            } = came;
             if let Err(failure) = ended {
                 if matches!(failure, FetchFailure::Changed) {
                     part.discard_data();
@@ -300,6 +298,27 @@ impl WebCopy {
         }
     }
 
+    /// Opens what an earlier run has left of this state of the file, or begins anew.
+    fn open_part(
+        &self,
+        place: &PlacedFile,
+        size: ByteCount,
+        identity: FileIdentity,
+    ) -> io::Result<(PartialFile, VerifiedChunks)> {
+        let (tree, name) = (&place.tree, &place.name);
+        let had_left = has_left_data(tree, name)?;
+        let mut verified = recover_chunks(tree, name, size, identity)?;
+        if had_left && verified.verified_bytes() == ByteCount::ZERO {
+            self.send_note(
+                "what an earlier run has left is of another state of the file, or nothing whole: \
+                 it begins anew"
+                    .to_owned(),
+            );
+        }
+        let (part, _) = PartialFile::open_part(tree, name, size, identity, &mut verified)?;
+        Ok((part, verified))
+    }
+
     fn get_whole(
         &self,
         file: OpenedFile,
@@ -311,7 +330,7 @@ impl WebCopy {
         }
         let mut arrived = self.receive_whole(place, connection)?;
         if self.options.verify_disk {
-            let mut none = crate::protocol::VerifiedChunks::new(ByteCount::ZERO);
+            let mut none = VerifiedChunks::new(ByteCount::ZERO);
             arrived.part.wrong_on_disk(&mut none).map_err(not_written)?;
         }
         Ok((file, arrived))
@@ -432,11 +451,6 @@ impl WebCopy {
         } else {
             CHUNK
         }
-    }
-
-    fn add_working(&self, time: Duration) {
-        self.working
-            .fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
     fn is_stopped(&self) -> bool {

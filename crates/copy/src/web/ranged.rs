@@ -1,18 +1,18 @@
 //! A file that comes in ranges, on as many connections as the path needs.
 
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use fullpipe_sys::lock;
 use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
 
-use super::WebCopy;
 use super::connection::{FetchFailure, WebConnection, status_failure};
 use super::opened::OpenedFile;
 use super::watch::{ArrivalRate, SAMPLE_INTERVAL};
+use super::{WebCopy, not_written};
 use crate::common::CopyCounts;
 use crate::http::{ConnectionGrowth, RangePlan, RangeWork, ResponseHead, Validator};
 use crate::part::{PartWriter, PartialFile};
@@ -42,7 +42,7 @@ pub(super) struct RangedFile<'c> {
     writer: PartWriter,
     growth: Mutex<ConnectionGrowth>,
     received: AtomicU64,
-    /// The time at which a chunk was last complete.
+    /// The time at which something last came.
     progress_at: Mutex<Instant>,
     failure: Mutex<Option<FetchFailure>>,
     is_over: AtomicBool,
@@ -95,18 +95,18 @@ impl<'c> RangedFile<'c> {
         let failure = self
             .failure
             .into_inner()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+            .unwrap_or_else(PoisonError::into_inner);
         let state = self
             .state
             .into_inner()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+            .unwrap_or_else(PoisonError::into_inner);
         (state, failure.map_or(Ok(()), Err))
     }
 
     /// Keeps as many workers at work as connections are needed, until nothing is missing.
     fn run_workers<'s>(&'s self, scope: &'s Scope<'s, '_>, mut first: Option<WebConnection>) {
         let mut workers: Vec<Option<ScopedJoinHandle<'s, ()>>> = Vec::new();
-        let mut rate = ArrivalRate::new(0);
+        let (mut rate, mut has_queue) = (ArrivalRate::new(0), true);
         while !self.has_ended() {
             let active = lock(&self.growth).active();
             workers.resize_with(active.max(workers.len()), || None);
@@ -117,7 +117,10 @@ impl<'c> RangedFile<'c> {
             }
             thread::sleep(SAMPLE_INTERVAL);
             self.copy.watch.sample_sockets();
-            self.judge_rate(&mut rate);
+            has_queue &= self.copy.watch.has_queue();
+            if self.judge_rate(&mut rate, has_queue) {
+                has_queue = true;
+            }
         }
         self.is_over.store(true, Ordering::Relaxed);
         self.copy.watch.close_all();
@@ -136,7 +139,7 @@ impl<'c> RangedFile<'c> {
             .inspect_err(|error| {
                 self.fail(FetchFailure::Final(format!(
                     "cannot start a thread: {error}"
-                )))
+                )));
             })
             .ok()
     }
@@ -161,35 +164,33 @@ impl<'c> RangedFile<'c> {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    fn judge_rate(&self, rate: &mut ArrivalRate) {
+    /// Decides on the number of connections, once an interval has passed, in which a queue stood all
+    /// the time or did not. Returns true if that was so.
+    fn judge_rate(&self, rate: &mut ArrivalRate, has_queue: bool) -> bool {
         let rtt = self.copy.watch.shortest_rtt().unwrap_or_default();
         let interval = JUDGED_TIME.max(rtt * JUDGED_ROUNDS);
         let received = self.received.load(Ordering::Relaxed);
-        if let Some(rate) = rate.take_rate(received, interval)
-            && self.copy.options.streams.is_none()
-        {
-            let has_queue = self.copy.watch.has_queue();
+        let Some(rate) = rate.take_rate(received, interval) else {
+            return false;
+        };
+        if self.copy.options.streams.is_none() {
             lock(&self.growth).add_rate(rate, has_queue);
         }
+        true
     }
 
     /// Writes and records a chunk that is whole.
-    fn store_chunk(&self, index: u32, content: &[u8]) -> Result<(), FetchFailure> {
-        let began = Instant::now();
-        let stored = self.write_chunk(index, content);
-        self.copy.add_working(began.elapsed());
-        stored.map_err(|error| FetchFailure::Final(format!("it cannot be written: {error}")))?;
-        *lock(&self.progress_at) = Instant::now();
-        CopyCounts::add_to(&self.copy.tally.verified, content.len() as u64);
-        Ok(())
-    }
-
     fn write_chunk(&self, index: u32, content: &[u8]) -> io::Result<()> {
+        if lock(&self.state).verified.contains_chunk(index) {
+            // Another connection was faster.
+            return Ok(());
+        }
         let hash = chunk_hash(self.size, index, content);
         self.writer.write_block(index, 0, content)?;
         let mut state = lock(&self.state);
         let due = state.part.record_chunk(index, &hash, content.len())?;
         state.verified.insert_chunk(index, hash);
+        CopyCounts::add_to(&self.copy.tally.verified, content.len() as u64);
         drop(state);
         if let Some(due) = due {
             let synced = due.carry_out();
@@ -230,7 +231,9 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
 
     /// Takes the first chunk from an answer that has come already, if it is missing.
     fn begin_with(&mut self, first: WebConnection) {
-        let taken = lock(&self.file.state).plan.take_range(BitRate::ZERO, 1);
+        let taken = lock(&self.file.state)
+            .plan
+            .take_range(self.index, BitRate::ZERO, 1);
         match taken {
             Some(chunks) if chunks.first == 0 => {
                 self.keep_connection(first);
@@ -238,8 +241,7 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
                 let received = self.receive_range();
                 self.after_attempt(received);
             }
-            Some(chunks) => lock(&self.file.state).plan.give_back(chunks),
-            None => {}
+            _ => lock(&self.file.state).plan.give_back(self.index),
         }
     }
 
@@ -255,8 +257,12 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
             self.after_attempt(attempt);
         }
         self.close_connection();
-        if let Some(work) = self.work.take() {
-            lock(&self.file.state).plan.give_back(work.chunks);
+        self.give_up_work();
+    }
+
+    fn give_up_work(&mut self) {
+        if self.work.take().is_some() {
+            lock(&self.file.state).plan.give_back(self.index);
         }
     }
 
@@ -266,7 +272,10 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
         let active = lock(&self.file.growth).active();
         if self.work.is_none() && self.index < active {
             let mut state = lock(&self.file.state);
-            self.work = state.plan.take_range(self.rate, active).map(RangeWork::new);
+            self.work = state
+                .plan
+                .take_range(self.index, self.rate, active)
+                .map(RangeWork::new);
         }
         self.work.is_some()
     }
@@ -312,6 +321,7 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
             return Ok(());
         };
         let (file, received) = (self.file, connection.received);
+        let mut asked = work.chunks.count;
         loop {
             let before = work.filled.len();
             let most = work
@@ -319,16 +329,26 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
                 .min(file.copy.receive_at_once());
             let has_ended = connection.receive_content(&mut work.filled, most)?;
             let count = work.filled.len() - before;
-            file.received.fetch_add(count as u64, Ordering::Relaxed);
+            if count > 0 {
+                file.received.fetch_add(count as u64, Ordering::Relaxed);
+                *lock(&file.progress_at) = Instant::now();
+                self.failed = 0;
+            }
             file.copy.bounds.wait_for_bytes(count);
             if work.missing_in_chunk(file.size) == 0 {
-                file.store_chunk(work.chunks.first, &work.filled)?;
-                self.failed = 0;
-                work.next_chunk();
+                file.write_chunk(work.chunks.first, &work.filled)
+                    .map_err(not_written)?;
+                asked -= 1;
+                work.next_chunk(lock(&file.state).plan.end_chunk(self.index));
             }
             if work.chunks.count == 0 {
                 self.work = None;
-                return end_body(connection, has_ended);
+                // Where another connection has taken the rest over, it still comes on this one.
+                return if asked > 0 {
+                    Ok(())
+                } else {
+                    end_body(connection, has_ended)
+                };
             }
             if has_ended && connection.received == received {
                 return Err(FetchFailure::Broken("the server sends nothing".to_owned()));
@@ -380,7 +400,7 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
             .max(after.min(MAX_RETRY_AFTER).into());
         if after > MAX_RETRY_AFTER || (progress_at.elapsed() > patience && !others_progress) {
             return self.file.fail(FetchFailure::Final(format!(
-                "{why}; this was the last attempt"
+                "{why}; start the same command again to continue"
             )));
         }
         let wait = FIRST_WAIT * 2_u32.saturating_pow(self.failed - 1).min(64);
@@ -388,9 +408,7 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
     }
 
     fn give_up_connection(&mut self, why: &str) {
-        if let Some(work) = self.work.take() {
-            lock(&self.file.state).plan.give_back(work.chunks);
-        }
+        self.give_up_work();
         let mut growth = lock(&self.file.growth);
         if self.index < growth.active() {
             growth.bound(self.index);

@@ -18,7 +18,7 @@ pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Samples at most; half of them go when there are more, and later ones are twice as far apart.
 const MAX_SAMPLES: usize = 16_000;
 
-/// Part of the bytes of the largest connection below which another one is left out.
+/// Part of the bytes of the largest connection below which another one is not counted.
 const MIN_SHARE: f64 = 0.1;
 
 /// Part of the shortest round-trip time, and the time, by which it grows where a queue stands.
@@ -91,7 +91,7 @@ impl SocketWatch {
     pub(super) fn sample_sockets(&self) {
         let mut state = lock(&self.state);
         state.calls += 1;
-        if state.calls % state.every != 0 {
+        if !state.calls.is_multiple_of(state.every) {
             return;
         }
         let open = state.open.iter();
@@ -104,7 +104,7 @@ impl SocketWatch {
             let mut index = 0_u32;
             state.samples.retain(|_| {
                 index += 1;
-                index % 2 == 0
+                index.is_multiple_of(2)
             });
         }
     }
@@ -125,7 +125,7 @@ impl SocketWatch {
         lock(&self.state).shortest_rtt
     }
 
-    /// Returns true if the round trips that the kernel sees on every connection are longer than the
+    /// Returns true if the round trips that the kernel sees on most connections are longer than the
     /// first ones: packets wait in a queue.
     pub(super) fn has_queue(&self) -> bool {
         let state = lock(&self.state);
@@ -133,19 +133,21 @@ impl SocketWatch {
             .open
             .iter()
             .filter_map(|(_, socket)| tcp_info(socket).ok());
-        let least = infos.filter_map(|info| info.rcv_rtt).min();
+        let mut rtts: Vec<Span> = infos.filter_map(|info| info.rcv_rtt).collect();
+        rtts.sort_unstable();
+        let median = rtts.get(rtts.len() / 2);
         state
             .shortest_rtt
-            .zip(least)
-            .is_some_and(|(shortest, least)| {
-                least > shortest + shortest.scale_by(QUEUE_SHARE).max(QUEUE_TIME)
+            .zip(median)
+            .is_some_and(|(shortest, median)| {
+                *median > shortest + shortest.scale_by(QUEUE_SHARE).max(QUEUE_TIME)
             })
     }
 
     /// Returns the number of connections that carried more than next to nothing.
     pub(super) fn carrier_count(&self) -> u16 {
         let state = lock(&self.state);
-        data_carriers(&state.samples, state.sockets.len()).len() as u16
+        data_carriers(&state.samples, state.sockets.len(), MIN_SHARE).len() as u16
     }
 
     /// Returns the verdict of this end on the connections that carried the data; `None` if that was
@@ -158,7 +160,8 @@ impl SocketWatch {
 
     fn transfer_evidence(&self, receiver: &HostSettings) -> Evidence {
         let state = lock(&self.state);
-        let carriers = data_carriers(&state.samples, state.sockets.len());
+        // Together they have the rate; each is short if a server closes them often.
+        let carriers = data_carriers(&state.samples, state.sockets.len(), 0.0);
         let new_number = |stream: u16| carriers.iter().position(|one| *one == stream);
         let renumbered = state.samples.iter().filter_map(|sample| {
             let stream = new_number(sample.stream)? as u16;
@@ -197,8 +200,8 @@ impl SocketWatch {
     }
 }
 
-/// Returns the connections that carried more than next to nothing.
-fn data_carriers(samples: &[Sample], count: usize) -> Vec<u16> {
+/// Returns the connections that carried data, and at least this share of what the largest did.
+fn data_carriers(samples: &[Sample], count: usize, min_share: f64) -> Vec<u16> {
     let mut bytes = vec![ByteCount::ZERO; count];
     for sample in samples {
         if let Some(most) = bytes.get_mut(usize::from(sample.stream)) {
@@ -206,9 +209,8 @@ fn data_carriers(samples: &[Sample], count: usize) -> Vec<u16> {
         }
     }
     let most = bytes.iter().max().copied().unwrap_or_default();
-    let carriers = (0..)
-        .zip(bytes)
-        .filter(|(_, moved)| *moved >= most.scale_by(MIN_SHARE));
+    let least = most.scale_by(min_share).max(ByteCount::new(1));
+    let carriers = (0..).zip(bytes).filter(|(_, moved)| *moved >= least);
     carriers.map(|(stream, _)| stream).collect()
 }
 

@@ -13,6 +13,7 @@ mod calc;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;
+mod copy_web;
 mod diff;
 mod documentation;
 mod drop_in;
