@@ -35,7 +35,7 @@ pub fn largest_read_file(root: u32) -> Option<ReadFile> {
 
 fn read_file(pid: u32, number: i32) -> Option<ReadFile> {
     let link = PathBuf::from(format!("/proc/{pid}/fd/{number}"));
-    let found = fs::metadata(&link).ok().filter(|found| found.is_file())?;
+    let found = fs::metadata(&link).ok().filter(fs::Metadata::is_file)?;
     let position = read_position(&read_proc_file(pid, &format!("fdinfo/{number}")).ok()?)?;
     (position > 0).then(|| ReadFile {
         path: fs::read_link(&link).unwrap_or_else(|_| Path::new("?").to_owned()),

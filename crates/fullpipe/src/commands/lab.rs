@@ -53,7 +53,7 @@ enum LabAction {
     /// List the built-in scenarios
     List,
     /// Run scenarios and compare measured with predicted and published rates
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Measure the paths of a grid and compare with predictions (about 25 minutes)
     ///
     /// Two grids are built in: `accuracy`, with windows, buffers and random loss, and `queues`,
@@ -250,9 +250,10 @@ enum ReferenceClock {
 impl LabAction {
     fn output(&self) -> OutputChoice<'_> {
         match self {
-            Self::Run(RunArguments { output, .. })
-            | Self::Grid(GridArguments { output, .. })
-            | Self::Sweep { output, .. } => output.output_choice(),
+            Self::Run(run) => run.output.output_choice(),
+            Self::Grid(GridArguments { output, .. }) | Self::Sweep { output, .. } => {
+                output.output_choice()
+            }
             Self::Compare(compare) => compare.output_arguments().output_choice(),
             Self::Up(up) => (OutputFormat::from_flags(false, up.json_lines), None),
             _ => (OutputFormat::Text, None),

@@ -441,9 +441,7 @@ async fn endless_call(
     let call = tokio::spawn(async move { client.call_tool(call).await });
     loop {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        if call.is_finished() {
-            panic!("it ended by itself: {:?}", call.await);
-        }
+        assert!(!call.is_finished(), "it ended by itself: {:?}", call.await);
         if let Some(child) = children_of(session.child.id()).pop() {
             return (call, child);
         }

@@ -134,15 +134,15 @@ fn a_process_without_data_is_reported_as_such_when_the_time_is_over() {
 /// Reads from the one who calls, a little at a time, until `stop` has gone.
 fn read_slowly(listener: &TcpListener, stop: &Receiver<()>) {
     let (mut caller, _) = listener.accept().unwrap();
-    while stop.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
-        let _ = caller.read(&mut [0; 40_000]).unwrap();
+    while stop.recv_timeout(Duration::from_millis(8)) == Err(RecvTimeoutError::Timeout) {
+        let _ = caller.read(&mut [0; 16_000]).unwrap();
     }
 }
 
 #[test]
 fn the_file_that_a_process_reads_is_complete_at_a_stated_time() {
-    require!(Socat);
     const SIZE: u64 = 1 << 30;
+    require!(Socat);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("big file");
     File::create(&path).unwrap().set_len(SIZE).unwrap();
