@@ -2,7 +2,7 @@
 
 use fullpipe_record::{CompletionForecast, Measurement, TransferProgress};
 use fullpipe_stats::ProgressHistory;
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_units::{BitRate, ByteCount, Span};
 
 /// Returns when `size` is complete at the rate of a measurement that goes on, since it began, over
 /// a path that carries `capacity` of payload. What the measurement carried itself is known. `None`
@@ -12,6 +12,10 @@ pub fn forecast_size(
     size: ByteCount,
     capacity: Option<BitRate>,
 ) -> Option<CompletionForecast> {
+    let summary = &measurement.summary;
+    if measurement.request.bytes.is_some() && summary.received >= size {
+        return Some(known_completion(summary.duration).over_path(size, capacity));
+    }
     let samples = &measurement.sending_end().samples;
     let last = samples.last()?.at;
     let progress = TransferProgress::from_samples(samples, last);
@@ -19,18 +23,21 @@ pub fn forecast_size(
     for at in progress.snapshot_times() {
         let bytes = progress.bytes_at(at);
         if bytes >= size {
-            let [time, low, high] = [at; 3];
-            let known = CompletionForecast {
-                time,
-                low,
-                high,
-                efficiency: None,
-            };
-            return Some(known.over_path(size, capacity));
+            return Some(known_completion(at).over_path(size, capacity));
         }
         history.push_progress(at, bytes);
     }
     let left = size.saturating_sub(progress.bytes_at(last));
     let forecast = history.forecast_completion(left)?.since_start(last);
     Some(forecast.over_path(size, capacity))
+}
+
+fn known_completion(time: Span) -> CompletionForecast {
+    let (low, high) = (time, time);
+    CompletionForecast {
+        time,
+        low,
+        high,
+        efficiency: None,
+    }
 }

@@ -25,6 +25,9 @@ const RAMP_PARTS: usize = 20;
 /// [`SHARE_OF_TREND`], to 564 simulated transfers of all limits, 20 s to 600 s long.
 const UNSEEN: f64 = 0.002;
 
+/// Lengths beyond which [`UNSEEN`] adds no more: none of those transfers was asked earlier.
+const MAX_LENGTHS: f64 = 20.0;
+
 /// Share of the difference of the rate of late and that of the whole steady part that counts as
 /// standard deviation.
 const SHARE_OF_TREND: f64 = 0.5;
@@ -153,7 +156,7 @@ impl SteadyProgress {
         let lengths = remaining.as_secs_f64() / self.duration.as_secs_f64().max(1e-9);
         let of_rest = (1.0 / (blocks * lengths.max(1e-9))).min(1.0);
         let of_chance = self.variance * (1.0 / blocks + of_rest);
-        let unseen = UNSEEN * lengths;
+        let unseen = UNSEEN * lengths.min(MAX_LENGTHS);
         let of_trend = SHARE_OF_TREND * self.trend;
         (of_chance + unseen * unseen + of_trend * of_trend).sqrt()
     }
@@ -187,6 +190,12 @@ mod tests {
         // Three lengths remain, of which each adds 0.2 %.
         assert!((high / time - libm::exp(1.645 * 0.006)).abs() < 1e-3);
         assert!((low * high / (time * time) - 1.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_first_moments_of_a_transfer_of_days_have_a_forecast_of_use() {
+        let [low, time, high] = seconds(&history([1000; 10]), 1_000_000_000);
+        assert!((0.9..1.0).contains(&(low / time)) && (1.0..1.1).contains(&(high / time)));
     }
 
     #[test]

@@ -69,7 +69,8 @@ pub(crate) struct SimulateArguments {
         help_heading = "Lab",
         default_value_t = 1,
         value_parser = integer_parser(0..=u64::MAX),
-        value_name = "NUMBER"
+        value_name = "NUMBER",
+        hide_short_help = true
     )]
     seed: u64,
     /// Number of seeds, from --seed on, of which the median and the range are shown
