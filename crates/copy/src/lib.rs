@@ -47,6 +47,7 @@ mod queue;
 mod quic;
 mod rate;
 mod receiver;
+mod report;
 mod root;
 mod sender;
 mod server;

@@ -1,26 +1,14 @@
-//! The report of a copy.
+//! The report of a copy between two fullpipes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fullpipe_record::{CopyLimit, CopyReport, CopyTransport};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, to_hexadecimal};
+use fullpipe_units::{BitRate, ByteCount};
 
 use super::NearCopy;
-use crate::common::CopyCounts;
-use crate::options::CopyOptions;
+use crate::report::{DataRoute, byte_count, copy_report};
 use crate::session::BothFigures;
 use crate::summary::{Figures, is_limited};
-
-/// The way that data took, for the report.
-pub(crate) struct DataRoute {
-    pub(crate) transport: CopyTransport,
-    pub(crate) rtt: Option<Span>,
-    pub(crate) reason: String,
-    pub(crate) streams: u16,
-    /// Time until it was there.
-    pub(crate) set_up: Duration,
-}
 
 impl NearCopy {
     pub(super) fn to_report(
@@ -62,57 +50,5 @@ impl NearCopy {
                 data,
             )),
         }
-    }
-}
-
-fn byte_count(counter: &AtomicU64) -> ByteCount {
-    ByteCount::new(counter.load(Ordering::Relaxed))
-}
-
-/// Returns the report of a copy whose data took `way`, from the figures of its sender.
-pub(crate) fn copy_report(
-    options: &CopyOptions,
-    tally: &CopyCounts,
-    way: DataRoute,
-    sender: Figures,
-    limit: Option<CopyLimit>,
-    duration: Duration,
-) -> CopyReport {
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let transferred = byte_count(&tally.verified);
-    let files = count(&tally.files);
-    let transport = if sender.changed_to_quic {
-        CopyTransport::Quic
-    } else {
-        way.transport
-    };
-    let data = duration.saturating_sub(way.set_up);
-    CopyReport {
-        dry_run: options.dry_run,
-        files,
-        bytes: byte_count(&tally.bytes),
-        transferred,
-        saved: byte_count(&tally.saved),
-        present: count(&tally.present),
-        deleted: count(&tally.deleted),
-        failed: count(&tally.failed),
-        failures: tally.failure_names(),
-        left_out: count(&tally.left_out),
-        left_out_entries: tally.left_out_entries(),
-        duration: duration.into(),
-        set_up: way.set_up.into(),
-        rate: BitRate::from_bytes_in(transferred, data.into()),
-        digest: tally
-            .last_digest()
-            .filter(|_| files == 1)
-            .map(|digest| to_hexadecimal(&digest)),
-        transport: (transferred > ByteCount::ZERO).then_some(transport),
-        streams: way.streams,
-        reason: way.reason,
-        rtt: way.rtt,
-        congestion_control: sender.congestion_control,
-        retransmitted: SegCount::new(sender.retransmitted),
-        gave_way: sender.gave_way,
-        limit,
     }
 }

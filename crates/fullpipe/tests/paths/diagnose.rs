@@ -158,7 +158,7 @@ fn the_file_that_a_process_reads_is_complete_at_a_stated_time() {
     let pid = sender.pid().to_string();
     let seen = |more: &[&str]| {
         let words = [&["diagnose", "--pid", &pid, "-t", "3", "--json"], more].concat();
-        document(&run(&mut fullpipe(&words), TIMEOUT))["completion"].clone()
+        document(&run(&mut fullpipe(&words), TIMEOUT))["diagnosis"]["completion"].clone()
     };
     let (of_file, stated) = (seen(&[]), seen(&["--size", "100GB"]));
     drop((ended, sender));
@@ -178,7 +178,7 @@ fn the_file_that_a_process_reads_is_complete_at_a_stated_time() {
             "{completion}"
         );
         // It reads 2 MB a second at most.
-        assert!(time > 0.9 * (size - passed) / 2e6, "{completion}");
+        assert!(time > 0.5 * (size - passed) / 2e6, "{completion}");
     }
 }
 
