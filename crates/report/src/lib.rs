@@ -29,6 +29,6 @@ pub use text::{
     path_text, prediction_text, program_moved, programs_text, proof_begins, ramp_step, ramp_text,
     redaction_text, relay_line, relay_progress, remedies_text, route_text, seed_spreads,
     set_columns, simulations_csv_head, simulations_csv_row, simulations_text, stored_document,
-    sweep_forecast, sweep_kept, sweep_plan, sweep_run, time_account, trial_text, undo_text,
-    verdict_text, what_if, without_marks,
+    sweep_forecast, sweep_kept, sweep_plan, sweep_run, time_account, time_left, trial_text,
+    undo_text, verdict_text, what_if, without_marks,
 };

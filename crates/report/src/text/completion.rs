@@ -16,14 +16,23 @@ pub(crate) fn rounded_duration(span: Span) -> String {
     }
 }
 
-/// Returns a time with its interval: `3.1 min (2.9 min to 3.3 min)`. One that has no width is known.
+/// Returns a time with its interval: `3.1 min (2.9 to 3.3 min)`. One that has no width is known.
 pub(crate) fn forecast_time(forecast: &CompletionForecast) -> String {
     let [time, low, high] = [forecast.time, forecast.low, forecast.high].map(rounded_duration);
     if low == high {
-        time
-    } else {
-        format!("{time} ({low} to {high})")
+        return time;
     }
+    let unit = |text: &str| text.rsplit_once(' ').map(|(_, unit)| unit.to_owned());
+    let low = match low.rsplit_once(' ') {
+        Some((figure, of_low)) if unit(&high).as_deref() == Some(of_low) => figure,
+        _ => &low,
+    };
+    format!("{time} ({low} to {high})")
+}
+
+/// Returns the time that a running transfer still takes.
+pub fn time_left(forecast: &CompletionForecast) -> String {
+    format!("{} left", forecast_time(forecast))
 }
 
 /// Returns a sentence about the completion efficiency, if it is known.
@@ -55,4 +64,26 @@ pub fn file_completion(completion: &FileCompletion) -> String {
         "{left} of {size} left, {name} is complete in {}",
         forecast_time(forecast)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_the_unit_that_suits_it_and_its_interval_no_more_than_it_needs() {
+        let forecast = |seconds: [u64; 3]| {
+            let [low, time, high] = seconds.map(Span::from_secs);
+            let efficiency = None;
+            forecast_time(&CompletionForecast {
+                time,
+                low,
+                high,
+                efficiency,
+            })
+        };
+        assert_eq!(forecast([1500, 1566, 1640]), "26.1 min (25.0 to 27.3 min)");
+        assert_eq!(forecast([5900, 6400, 7200]), "1.8 h (98.3 min to 2.0 h)");
+        assert_eq!(forecast([5, 5, 5]), "5.0 s");
+    }
 }

@@ -2,7 +2,7 @@
 
 use fullpipe_record::{CopyLimit, CopyProgress, CopyReport, CopyTransport};
 
-use super::completion::forecast_time;
+use super::completion::time_left;
 use super::prelude::*;
 
 /// Returns the summary of a copy, a line for each fact.
@@ -106,10 +106,9 @@ pub fn copy_progress(progress: &CopyProgress) -> String {
         rate,
         completion,
     } = progress;
-    let left = completion.as_ref().map_text(|completion| {
-        let time = forecast_time(completion);
-        format!(", {time} left")
-    });
+    let left = completion
+        .as_ref()
+        .map_text(|completion| format!(", {}", time_left(completion)));
     format!("{verified} of {wanted} verified, {rate}{left}")
 }
 

@@ -44,7 +44,7 @@ pub use archive::{
 };
 pub use calculation::{calculation_text, combination_table};
 pub use capture::{capture_text, one_flow, own_capture, redaction_text};
-pub use completion::{completion_text, file_completion};
+pub use completion::{completion_text, file_completion, time_left};
 pub use copy::{copy_progress, copy_summary};
 pub use diagnosis::{command_end, commands_elsewhere, diagnosis_text, http1_text, trial_text};
 pub use difference::pair_forecast;

@@ -89,11 +89,14 @@ impl<'t> WatchDisplay<'t> {
         (self.stated, self.moved) = (now.elapsed, moved);
         let (limit, sentence) = recent_limit(now, self.bandwidth);
         let seconds = now.elapsed.as_secs_f64();
-        let completion = self.completion.last.as_ref().map(report::file_completion);
-        let shown = completion.as_ref().map_text(|text| format!("; {text}"));
-        self.terminal.print_status_line(&format!(
-            "{seconds:.0} s: {rate}, {moved} so far; {limit}{shown}"
-        ));
+        let completion = self.completion.last.as_ref();
+        let shown = completion.map_or_else(
+            || format!("{moved} so far"),
+            |completion| report::time_left(&completion.forecast),
+        );
+        self.terminal
+            .print_status_line(&format!("{seconds:.0} s: {rate}, {shown}; {limit}"));
+        let completion = completion.map(report::file_completion);
         self.draw_update(WatchedUpdate::Now(limit, sentence, completion));
     }
 }
