@@ -1,6 +1,6 @@
 //! When the transfer of a measurement would be complete, if it went on.
 
-use fullpipe_record::{CompletionForecast, Measurement, TransferProgress};
+use fullpipe_record::{CompletionForecast, Measurement, Sample, TransferProgress};
 use fullpipe_stats::ProgressHistory;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -16,20 +16,27 @@ pub fn forecast_size(
     if measurement.request.bytes.is_some() && summary.received >= size {
         return Some(known_completion(summary.duration).over_path(size, capacity));
     }
-    let samples = &measurement.sending_end().samples;
-    let last = samples.last()?.at;
-    let progress = TransferProgress::from_samples(samples, last);
+    let progress = sender_progress(&measurement.sending_end().samples);
+    let (last, passed) = *progress.last()?;
     let mut history = ProgressHistory::default();
-    for at in progress.snapshot_times() {
-        let bytes = progress.bytes_at(at);
+    for (at, bytes) in progress {
         if bytes >= size {
             return Some(known_completion(at).over_path(size, capacity));
         }
         history.push_progress(at, bytes);
     }
-    let left = size.saturating_sub(progress.bytes_at(last));
+    let left = size.saturating_sub(passed);
     let forecast = history.forecast_completion(left)?.since_start(last);
     Some(forecast.over_path(size, capacity))
+}
+
+/// Returns the bytes that had passed by time, all streams together, as the samples of a sender show
+/// them.
+pub fn sender_progress(samples: &[Sample]) -> Vec<(Span, ByteCount)> {
+    let last = samples.last().map_or(Span::ZERO, |sample| sample.at);
+    let progress = TransferProgress::from_samples(samples, last);
+    let times = progress.snapshot_times().into_iter();
+    times.map(|at| (at, progress.bytes_at(at))).collect()
 }
 
 fn known_completion(time: Span) -> CompletionForecast {

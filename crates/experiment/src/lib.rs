@@ -35,7 +35,7 @@ pub use compare::{
     CompareError, ComparisonRequest, RemoteServers, TransferProgram, compare_programs,
     compare_with_servers,
 };
-pub use completion::forecast_size;
+pub use completion::{forecast_size, sender_progress};
 pub use cross_traffic::{cross_traffic_phases, keep_cross_traffic};
 pub use difference::{
     NamedRuns, PairedSide, comparability_faults, compare_samples, forecast_pairs, run_pairs,

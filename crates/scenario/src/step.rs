@@ -130,7 +130,7 @@ const MAX_WINDOW: u64 = 65_535 << 14;
 
 impl ScenarioStep {
     /// A step of which only the name was said yet.
-    pub(crate) fn with_name(name: String) -> Self {
+    pub fn with_name(name: String) -> Self {
         Self {
             name,
             request: Request {

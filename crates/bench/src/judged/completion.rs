@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use fullpipe_record::{Sample, TransferProgress};
+use fullpipe_experiment::sender_progress;
 use fullpipe_stats::ProgressHistory;
 use fullpipe_units::{BitRate, ByteCount, Span, median};
 
@@ -45,11 +45,11 @@ impl<'r> AskedCompletion<'r> {
     /// little for a forecast.
     fn from_record(record: &'r Record, share: f64) -> Option<Self> {
         let evidence = record.evidence.as_ref()?;
-        let curve = curve(&evidence.sender_samples);
-        let (_, size) = *curve.last()?;
-        let (end, _) = *curve.iter().find(|(_, bytes)| *bytes >= size)?;
+        let progress = sender_progress(&evidence.sender_samples);
+        let (_, size) = *progress.last()?;
+        let (end, _) = *progress.iter().find(|(_, bytes)| *bytes >= size)?;
         let mut history = ProgressHistory::default();
-        for (at, bytes) in curve {
+        for (at, bytes) in progress {
             history.push_progress(at, bytes);
             if size > ByteCount::ZERO && bytes >= size.scale_by(share) {
                 let left = size.saturating_sub(bytes);
@@ -66,14 +66,6 @@ impl<'r> AskedCompletion<'r> {
         }
         None
     }
-}
-
-/// Returns the bytes of a transfer by time.
-fn curve(samples: &[Sample]) -> Vec<(Span, ByteCount)> {
-    let last = samples.last().map_or(Span::ZERO, |sample| sample.at);
-    let progress = TransferProgress::from_samples(samples, last);
-    let times = progress.snapshot_times().into_iter();
-    times.map(|at| (at, progress.bytes_at(at))).collect()
 }
 
 /// Returns how often the completion time lies within its forecast, and how wide that is.

@@ -41,6 +41,10 @@ impl<'t> ProgressMeter<'t> {
         }
         let began = self.began.elapsed().into();
         let verified = self.tally.verified.load(Ordering::Relaxed);
+        if verified < self.verified {
+            // A file of a web server has changed, and begins anew.
+            (self.history, self.verified) = (ProgressHistory::default(), 0);
+        }
         let rate = BitRate::from_bytes_in(ByteCount::new(verified - self.verified), elapsed.into());
         (self.at, self.verified) = (Instant::now(), verified);
         let [verified, wanted] = [verified, wanted].map(ByteCount::new);
@@ -52,5 +56,25 @@ impl<'t> ProgressMeter<'t> {
             rate,
             completion: self.history.forecast_completion(left),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_begins_anew_has_a_progress_of_its_own() {
+        let tally = CopyCounts::default();
+        tally.wanted.store(10_000, Ordering::Relaxed);
+        let mut meter = ProgressMeter::new(&tally);
+        for verified in [5000, 1000] {
+            tally.verified.store(verified, Ordering::Relaxed);
+            std::thread::sleep(PROGRESS_INTERVAL);
+            let progress = meter.take_progress().unwrap();
+            assert_eq!(progress.verified, ByteCount::new(verified));
+            assert!(progress.rate <= BitRate::from_bps(2 * 8 * verified));
+        }
+        assert_eq!(meter.take_progress(), None, "it is too early");
     }
 }

@@ -1,7 +1,7 @@
 //! A transfer that flags state, as a scenario of one step.
 
 use fullpipe_lab::check_congestion_control;
-use fullpipe_scenario::{Scenario, ScenarioStep, StepBounds};
+use fullpipe_scenario::{Scenario, ScenarioStep};
 
 use crate::commands::emulated::EmulatedArguments;
 use crate::commands::prelude::*;
@@ -56,6 +56,10 @@ impl StatedTransfer {
         }
         let path = self.emulated.path_with(&one.path)?;
         let [sender, receiver] = self.emulated.host_changes()?;
+        let step = ScenarioStep {
+            request,
+            ..ScenarioStep::with_name("transfer".to_owned())
+        };
         Ok(Scenario {
             name: "stated".to_owned(),
             title: describe_path(&path),
@@ -66,7 +70,7 @@ impl StatedTransfer {
             sender,
             receiver,
             relay: Vec::new(),
-            steps: vec![only_step(request)],
+            steps: vec![step],
             bounds: Vec::new(),
             controls: Vec::new(),
         })
@@ -78,19 +82,3 @@ const OWN_KERNEL: &str = "both hosts of a lab run this machine's Linux, so that 
 
 const ONE_TRANSFER: &str = "`lab run` runs one transfer: give each quantity one value, write a scenario with a step for \
                             each, or ask `fullpipe simulate`, which takes lists";
-
-fn only_step(request: Request) -> ScenarioStep {
-    ScenarioStep {
-        name: "transfer".to_owned(),
-        request,
-        ramp: None,
-        cross_traffic: Vec::new(),
-        path: None,
-        stretches: None,
-        relays: false,
-        sender: Vec::new(),
-        receiver: Vec::new(),
-        published: None,
-        bounds: StepBounds::default(),
-    }
-}
