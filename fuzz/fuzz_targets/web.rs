@@ -1,9 +1,9 @@
-//! Everything that a copy reads of a web server: heads, bodies in chunks, the URLs of redirections
+//! Everything that a copy reads of a web server or an FTP server: heads, replies, bodies in chunks, the URLs of redirections
 //! and digests. What is taken of a body is never more than came, and a file name leads nowhere else.
 #![no_main]
 
 use fullpipe_copy::http::{
-    BodyDecoder, BodyFraming, BodyPart, FileDigest, ResponseHead, Validator, WebUrl,
+    BodyDecoder, BodyFraming, BodyPart, FileDigest, FtpReply, ResponseHead, Validator, WebUrl,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -20,6 +20,11 @@ fuzz_target!(|bytes: &[u8]| {
         decode_body(head.framing, &bytes[length..]);
     }
     decode_body(BodyFraming::Chunked, bytes);
+    if let Ok(Some((reply, length))) = FtpReply::parse(bytes) {
+        assert!(length <= bytes.len() && (100..600).contains(&reply.code));
+        assert_ne!(reply.data_port(), Some(0));
+        let _ = (reply.file_size(), reply.modified_seconds());
+    }
     if let Ok(text) = str::from_utf8(bytes) {
         follow_redirection(text);
         if let Ok(digest) = text.parse::<FileDigest>() {

@@ -76,6 +76,15 @@ impl CopyBounds {
             .iter()
             .for_each(|pace| pace.wait_for_turn(length));
     }
+
+    /// Returns the time for which the rates have made connections wait, all of them together.
+    pub(crate) fn waited_time(&self) -> Duration {
+        let waited = self
+            .paces
+            .iter()
+            .map(|pace| pace.waited.load(Ordering::Relaxed));
+        Duration::from_nanos(waited.sum())
+    }
 }
 
 /// Spreads data over time.
@@ -83,6 +92,8 @@ impl CopyBounds {
 pub(crate) struct RatePace {
     rate: BitRate,
     next: Mutex<Instant>,
+    /// Nanoseconds for which threads have waited.
+    waited: AtomicU64,
 }
 
 impl RatePace {
@@ -90,15 +101,20 @@ impl RatePace {
         Self {
             rate,
             next: Mutex::new(Instant::now()),
+            waited: AtomicU64::new(0),
         }
     }
 
     fn wait_for_turn(&self, length: usize) {
         let now = Instant::now();
-        thread::sleep(
-            self.reserve_start(now, length)
-                .saturating_duration_since(now),
-        );
+        let wait = self
+            .reserve_start(now, length)
+            .saturating_duration_since(now);
+        if !wait.is_zero() {
+            thread::sleep(wait);
+            let waited = now.elapsed().as_nanos() as u64;
+            self.waited.fetch_add(waited, Ordering::Relaxed);
+        }
     }
 
     /// Returns the time from which `length` bytes may cross, asked for at `now`. One who comes late

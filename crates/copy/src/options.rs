@@ -118,7 +118,7 @@ pub enum PlaceError {
     /// The text is a URL of an unsupported scheme.
     #[error(
         "{0} is a URL of another kind; write [USER@]HOST:PATH, fullpipe://HOST[:PORT]/PATH, or \
-         https:// or http:// for a file of a web server"
+         https://, http:// or ftp:// for a file of a web server or FTP server"
     )]
     Url(String),
     /// The text is no URL of a web server.
@@ -235,7 +235,7 @@ fn colon_after_host(text: &[u8]) -> Option<usize> {
 
 impl CopyPath {
     /// Reads a place as rsync does: what has a colon before its first slash is at another host.
-    /// `fullpipe://` names a server, `https://` and `http://` a file of a web server.
+    /// `fullpipe://` names a server, `https://`, `http://` and `ftp://` a file of a web server or FTP server.
     ///
     /// # Errors
     /// Fails if it is empty, a URL of another kind, or ssh would take its host for an option.

@@ -387,7 +387,7 @@ const HOSTILE: [(&str, &str); 13] = [
     ),
     (
         "HTTP/1.1 302 Found\r\nLocation: ftp://127.0.0.1/a\r\nContent-Length: 0\r\n\r\n",
-        "neither http:// nor https://",
+        "less protected",
     ),
     (
         "HTTP/1.1 404 \x1b[2J\r\nContent-Length: 0\r\n\r\n",
@@ -442,7 +442,7 @@ fn what_fits_no_web_server_is_refused_before_anything_is_asked() {
     let url = server.url("/a");
     let with_user = url.replace("http://", "http://user:secret@");
     let to = folder.path().to_str().unwrap();
-    let cases: [&[&str]; 9] = [
+    let cases: [&[&str]; 10] = [
         &[&url, to, "--delete"],
         &[&url, to, "--scavenge"],
         &[&url, to, "--transport", "quic"],
@@ -450,7 +450,8 @@ fn what_fits_no_web_server_is_refused_before_anything_is_asked() {
         &[&url, &url, to],
         &[&url, "host:/tmp"],
         &[&with_user, to],
-        &["ftp://127.0.0.1/a", to],
+        &["ftps://127.0.0.1/a", to],
+        &["ftp://127.0.0.1/%0d%0aDELE%20a/b", to],
         &[&server.url("/..%2fa"), to],
     ];
     for arguments in cases {

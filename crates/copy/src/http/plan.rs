@@ -6,15 +6,12 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 
 use crate::protocol::{CHUNK, FileChunks};
 
-/// Time that one request should take: between two of them a connection carries nothing for a round
-/// trip.
-const REQUEST_TIME: Span = Span::from_secs(8);
-
 /// The chunks of a file that are missing: those that no connection has taken, and those of each.
 #[derive(Debug)]
 pub(crate) struct RangePlan {
     missing: VecDeque<FileChunks>,
     taken: Vec<TakenRange>,
+    request_time: Span,
 }
 
 /// The chunks that a connection gets; none if it has no work.
@@ -33,10 +30,12 @@ impl TakenRange {
 }
 
 impl RangePlan {
-    pub(crate) fn new(missing: Vec<FileChunks>) -> Self {
+    /// Returns the plan of what is missing, by requests that take at most `request_time` each.
+    pub(crate) fn new(missing: Vec<FileChunks>, request_time: Span) -> Self {
         Self {
             missing: missing.into(),
             taken: Vec::new(),
+            request_time,
         }
     }
 
@@ -49,7 +48,7 @@ impl RangePlan {
         rate: BitRate,
         connections: usize,
     ) -> Option<FileChunks> {
-        let in_time = rate.bytes_in(REQUEST_TIME).get() / CHUNK as u64;
+        let in_time = rate.bytes_in(self.request_time).get() / CHUNK as u64;
         let fair = self.remaining_chunks() / (2 * connections.max(1) as u64);
         let most = in_time.min(fair).clamp(1, u32::MAX.into()) as u32;
         let chunks = match self.missing.pop_front() {
@@ -163,10 +162,12 @@ impl RangeWork {
 mod tests {
     use super::*;
 
+    const REQUEST_TIME: Span = Span::from_secs(8);
+
     const SIZE: ByteCount = ByteCount::new(100 * CHUNK as u64 + 7);
 
     fn whole_plan() -> RangePlan {
-        RangePlan::new(vec![FileChunks::from_size(SIZE).unwrap()])
+        RangePlan::new(vec![FileChunks::from_size(SIZE).unwrap()], REQUEST_TIME)
     }
 
     #[test]
@@ -206,10 +207,11 @@ mod tests {
 
     #[test]
     fn at_the_end_none_waits_for_a_slow_connection() {
-        let mut plan = RangePlan::new(vec![FileChunks {
+        let missing = FileChunks {
             first: 10,
             count: 4,
-        }]);
+        };
+        let mut plan = RangePlan::new(vec![missing], REQUEST_TIME);
         let mut take = |worker| plan.take_range(worker, BitRate::from_mbps(1000), 0);
         assert_eq!(
             take(0),

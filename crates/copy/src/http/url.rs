@@ -1,4 +1,4 @@
-//! The URL of a file at a web server.
+//! The URL of a file at a web server, or at an FTP server.
 
 use fluent_uri::{Uri, UriRef};
 use fullpipe_units::printable_line;
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::protocol::EntryPath;
 
-/// The URL of a file at a web server: `http` or `https`, with a host, and without a user.
+/// The URL of a file at a web server: `http`, `https` or `ftp`, with a host, and without a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebUrl {
     text: Uri<String>,
@@ -22,7 +22,7 @@ pub enum UrlError {
     )]
     Syntax(String),
     /// The scheme is another one.
-    #[error("{0} is neither http:// nor https://")]
+    #[error("{0} is none of http://, https:// and ftp://")]
     Scheme(String),
     /// The host is missing, or its port is no number from 1 to 65535.
     #[error("{0} names no host and port that can be called")]
@@ -35,8 +35,8 @@ pub enum UrlError {
     /// The last name of the path cannot be that of a file.
     #[error("{0} has no last name that a file can have; name the file at the destination")]
     FileName(String),
-    /// A redirection would give up the encryption.
-    #[error("the server redirects from https to {0}, which is not encrypted")]
+    /// A redirection would give up the encryption, or lead to another protocol.
+    #[error("the server redirects to {0}, which is less protected")]
     Downgrade(String),
 }
 
@@ -52,10 +52,12 @@ impl WebUrl {
 
     /// Returns true if a text begins as a URL of this kind does.
     pub fn is_url(text: &[u8]) -> bool {
-        [&b"http://"[..], b"https://"].iter().any(|scheme| {
-            text.get(..scheme.len())
-                .is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
-        })
+        [&b"http://"[..], b"https://", b"ftp://"]
+            .iter()
+            .any(|scheme| {
+                text.get(..scheme.len())
+                    .is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+            })
     }
 
     fn from_uri(uri: &Uri<String>) -> Result<Self, UrlError> {
@@ -65,6 +67,7 @@ impl WebUrl {
         let usual_port = match text.scheme().as_str() {
             "http" => 80,
             "https" => 443,
+            "ftp" => 21,
             _ => return Err(UrlError::Scheme(named())),
         };
         let authority = text.authority().ok_or_else(|| UrlError::Host(named()))?;
@@ -73,6 +76,9 @@ impl WebUrl {
         }
         let port = authority.port_to_u16().ok();
         let port = port.map(|port| port.unwrap_or(usual_port));
+        if text.scheme().as_str() == "ftp" && ftp_path(&text).iter().any(u8::is_ascii_control) {
+            return Err(UrlError::FileName(named()));
+        }
         match port.filter(|port| *port > 0 && !authority.host().is_empty()) {
             Some(port) => Ok(Self { text, port }),
             None => Err(UrlError::Host(named())),
@@ -83,13 +89,13 @@ impl WebUrl {
     /// one.
     ///
     /// # Errors
-    /// Fails if it is no URL of this kind, and if it leads from `https` to `http`.
+    /// Fails if it is no URL of this kind, and if it leads from `https` to `http`, or to `ftp`.
     pub fn redirect_to(&self, location: &str) -> Result<Self, UrlError> {
         let wrong = || UrlError::Syntax(printable_line(location));
         let location = UriRef::parse(location).map_err(|_| wrong())?;
         let target = location.resolve_against(&self.text).map_err(|_| wrong())?;
         let target = Self::from_uri(&target)?;
-        if self.is_https() && !target.is_https() {
+        if target.is_ftp() || self.is_https() && !target.is_https() {
             return Err(UrlError::Downgrade(target.as_str().to_owned()));
         }
         Ok(target)
@@ -103,6 +109,11 @@ impl WebUrl {
     /// Returns true if its connections are encrypted.
     pub fn is_https(&self) -> bool {
         self.text.scheme().as_str() == "https"
+    }
+
+    /// Returns true if the server speaks FTP.
+    pub fn is_ftp(&self) -> bool {
+        self.text.scheme().as_str() == "ftp"
     }
 
     /// Returns the host, an IPv6 address without its brackets.
@@ -131,6 +142,12 @@ impl WebUrl {
         query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"))
     }
 
+    /// Returns the path of a file at an FTP server, decoded, without control characters. It begins
+    /// at the folder of the user, as in RFC 1738, section 3.2.2; with `%2F`, at the root.
+    pub fn ftp_path(&self) -> Vec<u8> {
+        ftp_path(&self.text)
+    }
+
     /// Returns the last name of its path, decoded.
     ///
     /// # Errors
@@ -145,6 +162,11 @@ impl WebUrl {
         let path = EntryPath::new(name.into_owned()).ok();
         path.filter(|_| is_plain).ok_or_else(wrong)
     }
+}
+
+fn ftp_path(url: &Uri<String>) -> Vec<u8> {
+    let path = url.path().decode().to_bytes();
+    path.strip_prefix(b"/").unwrap_or(&path).to_vec()
 }
 
 #[cfg(test)]
@@ -173,7 +195,9 @@ mod tests {
     #[test]
     fn urls_of_other_kinds_are_refused() {
         for text in [
-            "ftp://h/a",
+            "ftps://h/a",
+            "ftp://h/a%0d%0aDELE%20b/c",
+            "ftp://u@h/a",
             "http:/a",
             "http:///a",
             "http://h:0/a",
@@ -188,6 +212,17 @@ mod tests {
             assert!(WebUrl::parse(text).is_err(), "{text}");
         }
         assert!(WebUrl::is_url(b"HttpS://h") && !WebUrl::is_url(b"http:/h"));
+    }
+
+    #[test]
+    fn a_path_of_ftp_begins_at_the_folder_of_the_user_or_at_the_root() {
+        let path = |text| String::from_utf8(url(text).ftp_path()).unwrap();
+        assert_eq!(
+            (url("ftp://h/a").port(), url("FTP://h/a").is_ftp()),
+            (21, true)
+        );
+        assert_eq!(path("ftp://h/pub/a%20b"), "pub/a b");
+        assert_eq!(path("ftp://h/%2Fpub/a"), "/pub/a");
     }
 
     #[test]

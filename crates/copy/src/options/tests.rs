@@ -54,7 +54,7 @@ fn a_colon_before_the_first_slash_names_another_host() {
     }
     for text in [
         "",
-        "ftp://host/dir",
+        "ftps://host/dir",
         "https:///dir",
         "http://me@host/dir",
         "fullpipe:///dir",

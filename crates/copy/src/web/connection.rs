@@ -1,4 +1,4 @@
-//! Connections to a web server.
+//! Connections to a web server, or to an FTP server.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,6 +12,7 @@ use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, Error as TlsError, RootCertStore, StreamOwned,
 };
 
+use super::ftp::FtpControl;
 use crate::address::{MAX_CALLED, at_port, host_addresses};
 use crate::http::{
     BodyDecoder, BodyFraming, BodyPart, HeadError, MAX_HEAD, ResponseHead, RuleBroken, Validator,
@@ -128,13 +129,16 @@ impl WebClient {
         address: SocketAddr,
         rtt: Span,
     ) -> Result<WebConnection, FetchFailure> {
-        socket.set_nodelay(true)?;
-        socket.set_write_timeout(Some(self.timeout))?;
-        let kept = socket.try_clone()?;
-        let mut timed = TimedSocket {
-            socket: BufReader::with_capacity(RECEIVED, socket),
-            deadline: Some(Instant::now() + self.timeout),
-        };
+        let mut kept = socket.try_clone()?;
+        let mut timed = self.timed_socket(socket)?;
+        let mut control = None;
+        if url.is_ftp() {
+            let mut commands = FtpControl::log_in(timed, address, self.timeout)?;
+            let data = TcpStream::connect_timeout(&commands.data_address()?, CONNECT_TIMEOUT)?;
+            kept = data.try_clone()?;
+            timed = self.timed_socket(data)?;
+            control = Some(commands);
+        }
         let stream = if url.is_https() {
             let name = ServerName::try_from(url.host().to_owned());
             let name = name.map_err(|_| FetchFailure::Final("its host is no name".to_owned()))?;
@@ -147,6 +151,7 @@ impl WebClient {
         };
         Ok(WebConnection {
             stream: BufReader::with_capacity(RECEIVED, stream),
+            control,
             socket: kept,
             address,
             rtt,
@@ -154,6 +159,15 @@ impl WebClient {
             timeout: self.timeout,
             body: BodyDecoder::new(BodyFraming::Length(0)),
             keeps: true,
+        })
+    }
+
+    fn timed_socket(&self, socket: TcpStream) -> io::Result<TimedSocket> {
+        socket.set_nodelay(true)?;
+        socket.set_write_timeout(Some(self.timeout))?;
+        Ok(TimedSocket {
+            socket: BufReader::with_capacity(RECEIVED, socket),
+            deadline: Some(Instant::now() + self.timeout),
         })
     }
 }
@@ -172,14 +186,18 @@ fn server_addresses(url: &WebUrl) -> Result<Vec<SocketAddr>, FetchFailure> {
 
 /// A socket with a deadline, behind which nothing is read.
 #[derive(Debug)]
-struct TimedSocket {
+pub(super) struct TimedSocket {
     socket: BufReader<TcpStream>,
     deadline: Option<Instant>,
 }
 
 impl TimedSocket {
     /// Lets what is expected come until then; without a deadline, each piece within `timeout`.
-    fn set_deadline(&mut self, deadline: Option<Instant>, timeout: Duration) -> io::Result<()> {
+    pub(super) fn set_deadline(
+        &mut self,
+        deadline: Option<Instant>,
+        timeout: Duration,
+    ) -> io::Result<()> {
         self.deadline = deadline;
         self.socket.get_ref().set_read_timeout(Some(timeout))
     }
@@ -252,6 +270,8 @@ impl Write for WebStream {
 #[derive(Debug)]
 pub(super) struct WebConnection {
     stream: BufReader<WebStream>,
+    /// The connection of commands, where the server speaks FTP.
+    control: Option<FtpControl>,
     /// Another handle of its socket, to watch or to end it.
     pub(super) socket: TcpStream,
     pub(super) address: SocketAddr,
@@ -276,15 +296,10 @@ impl WebConnection {
         range: Option<(u64, u64)>,
         validator: Option<&Validator>,
     ) -> Result<ResponseHead, FetchFailure> {
-        let timed = self.stream.get_mut().timed_socket();
-        timed.set_deadline(Some(Instant::now() + self.timeout), self.timeout)?;
-        let request = request_text(url, range, validator);
-        self.stream.get_mut().write_all(request.as_bytes())?;
-        self.stream.get_mut().flush()?;
-        let mut head = self.read_head()?;
-        while head.is_interim() {
-            head = self.read_head()?;
-        }
+        let head = match &mut self.control {
+            Some(control) => control.retrieve(url, range)?,
+            None => self.ask_by_http(&request_text(url, range, validator))?,
+        };
         let timed = self.stream.get_mut().timed_socket();
         timed.set_deadline(None, self.timeout)?;
         self.body = BodyDecoder::new(head.framing);
@@ -292,19 +307,14 @@ impl WebConnection {
         Ok(head)
     }
 
-    fn read_head(&mut self) -> Result<ResponseHead, FetchFailure> {
-        let mut bytes = Vec::new();
+    fn ask_by_http(&mut self, request: &str) -> Result<ResponseHead, FetchFailure> {
+        let timed = self.stream.get_mut().timed_socket();
+        timed.set_deadline(Some(Instant::now() + self.timeout), self.timeout)?;
+        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.stream.get_mut().flush()?;
         loop {
-            let received = self.stream.fill_buf()?;
-            if received.is_empty() {
-                return Err(went_away());
-            }
-            let before = bytes.len();
-            bytes.extend(&received[..received.len().min(MAX_HEAD - before)]);
-            let parsed = ResponseHead::parse(&bytes)?;
-            let used = parsed.as_ref().map_or(bytes.len(), |(_, length)| *length);
-            self.stream.consume(used - before);
-            if let Some((head, _)) = parsed {
+            let head = read_parsed(&mut self.stream, ResponseHead::parse)?;
+            if !head.is_interim() {
                 return Ok(head);
             }
         }
@@ -325,6 +335,10 @@ impl WebConnection {
         let received = self.stream.fill_buf()?;
         if received.is_empty() {
             return if self.body.may_end() {
+                // Only a reply tells the end of a file from that of a server.
+                self.control
+                    .as_mut()
+                    .map_or(Ok(()), FtpControl::confirm_end)?;
                 Ok(true)
             } else {
                 Err(went_away())
@@ -347,6 +361,28 @@ impl WebConnection {
     /// the connection.
     pub(super) fn is_reusable(&self) -> bool {
         self.keeps && self.body.has_ended()
+    }
+}
+
+/// Reads until what was read can be parsed, in [`MAX_HEAD`] bytes at most.
+pub(super) fn read_parsed<T, E: Into<FetchFailure>>(
+    stream: &mut impl BufRead,
+    parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+) -> Result<T, FetchFailure> {
+    let mut bytes = Vec::new();
+    loop {
+        let received = stream.fill_buf()?;
+        if received.is_empty() {
+            return Err(went_away());
+        }
+        let before = bytes.len();
+        bytes.extend(&received[..received.len().min(MAX_HEAD - before)]);
+        let parsed = parse(&bytes).map_err(Into::into)?;
+        let used = parsed.as_ref().map_or(bytes.len(), |(_, length)| *length);
+        stream.consume(used - before);
+        if let Some((found, _)) = parsed {
+            return Ok(found);
+        }
     }
 }
 

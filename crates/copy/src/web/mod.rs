@@ -5,6 +5,7 @@
 //! of its last change. A file that changes meanwhile is begun anew, once; states are never mixed.
 
 mod connection;
+mod ftp;
 mod opened;
 mod ranged;
 mod watch;
@@ -20,7 +21,7 @@ use std::sync::mpsc::Sender as EventSender;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{CopyLimit, CopyTransport, HostSettings};
-use fullpipe_units::{BitRate, ByteCount, Span, count_noun};
+use fullpipe_units::{ByteCount, Span, count_noun};
 use rustix::fs::{FileType, Mode, fstat, fsync};
 
 use self::connection::{FetchFailure, WebClient, WebConnection};
@@ -36,7 +37,7 @@ use crate::protocol::{CHUNK, Digest, EntryPath, FileIdentity, ModificationTime, 
 use crate::report::{DataRoute, copy_report};
 use crate::root::FolderRoot;
 use crate::session::own_settings;
-use crate::summary::{Figures, is_limited};
+use crate::summary::Figures;
 use crate::tree::{FolderTree, check_replaceable, file_type, modification_time, permission_bits};
 use crate::tuning::initial_connections;
 
@@ -193,9 +194,15 @@ impl WebCopy {
         }
         let Some(place) = place else { return Ok(file) };
         let (file, arrived) = self.fetch_file(file, access, place, connection)?;
-        if let Err(failure) = self.check_digests(&file, &arrived) {
+        let checked = self
+            .check_unchanged(&file)
+            .and_then(|()| self.check_digests(&file, &arrived));
+        if let Err(failure) = checked {
             drop(arrived);
-            remove_left(&place.tree, &place.name).map_err(not_written)?;
+            if !matches!(failure, FetchFailure::Broken(_)) {
+                remove_left(&place.tree, &place.name).map_err(not_written)?;
+                self.tally.verified.store(0, Ordering::Relaxed);
+            }
             return Err(failure);
         }
         self.finish(&file, arrived, place)?;
@@ -334,6 +341,19 @@ impl WebCopy {
             arrived.part.wrong_on_disk(&mut none).map_err(not_written)?;
         }
         Ok((file, arrived))
+    }
+
+    /// Fails if a file at an FTP server has changed since it was opened, where the server tells the
+    /// time of its last change. A web server shows it with each range.
+    fn check_unchanged(&self, file: &OpenedFile) -> Result<(), FetchFailure> {
+        if !file.url.is_ftp() || file.head.last_modified.is_none() {
+            return Ok(());
+        }
+        let mut connection = self.client.connect(&file.url, Some(file.address))?;
+        let head = connection.request(&file.url, Some((0, 0)), None)?;
+        let is_same = head.file_length() == file.head.file_length()
+            && head.last_modified == file.head.last_modified;
+        is_same.then_some(()).ok_or(FetchFailure::Changed)
     }
 
     /// Fails if the file does not have the digests that the server and the user state.
@@ -490,8 +510,7 @@ impl WebCopy {
         if received == ByteCount::ZERO {
             return None;
         }
-        let rate = BitRate::from_bytes_in(received, duration.into());
-        if is_limited(rate, self.options.limit) {
+        if self.bounds.waited_time() > duration / 2 {
             return Some(CopyLimit::RateLimit);
         }
         let verdict = self.watch.judge_transfer(&self.own)?;

@@ -25,6 +25,11 @@ const FIRST_RATE: BitRate = BitRate::from_mbps(16);
 const JUDGED_TIME: Span = Span::from_secs(1);
 const JUDGED_ROUNDS: u64 = 12;
 
+/// Time that one request should take: between two of them a connection carries nothing for a round
+/// trip, and one of FTP for ten, since each needs a connection of its own.
+const REQUEST_TIME: Span = Span::from_secs(8);
+const FTP_REQUEST_TIME: Span = Span::from_secs(40);
+
 /// Bounds of the time after which a connection is made again.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -65,7 +70,12 @@ impl<'c> RangedFile<'c> {
     ) -> Self {
         let growth = copy.connection_growth(file.rtt);
         let writer = part.new_writer();
-        let plan = RangePlan::new(verified.missing_ranges());
+        let request_time = if file.url.is_ftp() {
+            FTP_REQUEST_TIME
+        } else {
+            REQUEST_TIME
+        };
+        let plan = RangePlan::new(verified.missing_ranges(), request_time);
         Self {
             copy,
             file,

@@ -24,7 +24,7 @@ use crate::values::read_key_file;
 /// whose number follows from a prediction. Every chunk is verified by its BLAKE3 hash as it
 /// arrives. The same command continues a copy that was interrupted. Folders are copied with
 /// everything in them, with permissions, times, symbolic and hard links and holes. A file of a web
-/// server (`https://`, `http://`) comes in ranges, on as many connections as the path needs.
+/// server (`https://`, `http://`, `ftp://`) comes in parts, on as many connections as the path needs.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, override_usage = "fullpipe copy [OPTIONS] <PATH>... <DESTINATION>")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
