@@ -210,7 +210,24 @@ const OF_RECEIVER: [CandidateSet; 16] = [
     ),
 ];
 
-const OF_SENDER: [CandidateSet; 5] = [
+const OF_SENDER: [CandidateSet; 8] = [
+    set(
+        &[Pacing(Qdisc), Pacing(MaxPacingRate)],
+        "the queueing discipline of the sender's device (tc -s qdisc), and whether its program sets a pace",
+    ),
+    set(
+        &[
+            CongestionWindow(Recovering),
+            Loss(Random),
+            Loss(Policer),
+            Loss(ShallowQueue),
+        ],
+        "listings each second for a minute (ss -tin), or a capture: whether losses come again, and how many at once",
+    ),
+    set(
+        &[Loss(Random), Loss(Policer), Loss(ShallowQueue)],
+        "listings each second for a minute (ss -tin), or a capture: how many are lost at once, and at which window",
+    ),
     set(
         &[
             ReceiveWindow(NoWindowScaling),

@@ -4,10 +4,11 @@
 //! A logistic regression on the nine views of cases of `fullpipe-bench independent --virtual`. On
 //! seeds 99301, 99303, 99307, 99401, 99403 and 99407 (2243 transfers) 98 to 99 % of the verdicts of
 //! each whole view name the planted limit or have it among their candidates, however much evidence
-//! there is, so that one set of weights serves all of them; of one look 86 %, of five 92 %. Held
-//! below what was fitted are the surest verdicts (0.96; captures of real kernels were right less
-//! often than simulated ones), and those on a few dozen segments: planted limits of so few are
-//! plain, and those of others are not.
+//! there is, so that one set of weights serves all of them. Of one look or five it depends on the
+//! kind of limit instead: windows, buffers, paces and programs show in each, a queue or a reader
+//! that was once faster do not. Held below what was fitted are the surest verdicts (0.96; captures
+//! of real kernels were right less often than simulated ones), and those on a few dozen segments:
+//! planted limits of so few are plain, and those of others are not.
 
 use fullpipe_record::Limit;
 use fullpipe_units::Ratio;
@@ -20,14 +21,22 @@ use crate::thresholds::{MAX_CONFIDENCE_OF_FEW, MIN_SURE_SEGMENTS};
 /// of the time, by many segments with data, and by many round trips.
 type OddsWeights = [f64; 4];
 
-/// Returns the weights of a whole view, or of one look at each connection or a few of them, as
-/// listings have.
-const fn odds_weights(few_looks: Option<u64>) -> OddsWeights {
-    match few_looks {
-        Some(0 | 1) => [1.2, 0.0, 0.3, 0.15],
-        Some(_) => [1.6, 0.3, 0.4, 0.1],
-        None => [-0.3, 0.7, 2.4, 0.5],
-    }
+/// The weights of a whole view.
+const OF_WHOLE_VIEW: OddsWeights = [-0.3, 0.7, 2.4, 0.5];
+
+/// Returns the weights of so many looks at each connection, as listings have.
+const fn weights_of_looks(limit: Limit, looks: u64) -> OddsWeights {
+    let all_of_the_time = match limit {
+        Limit::Capacity => 1.8,
+        Limit::Loss if looks > 1 => 3.0,
+        Limit::Loss | Limit::CongestionWindow => 2.4,
+        Limit::ReceiverApplication if looks <= 1 => 0.7,
+        _ if looks <= 1 => 2.75,
+        _ => 3.2,
+    };
+    // At one look nearly all planted limits explain all of the time.
+    let time = if looks <= 1 { 6.5 } else { 2.0 };
+    [all_of_the_time - time, time, 0.0, 0.0]
 }
 
 /// Numbers of segments and of round trips by which half of their weight is added.
@@ -41,7 +50,10 @@ pub(crate) fn confidence(finding: &LimitFinding, signals: &Signals) -> Ratio {
         return Ratio::ZERO;
     }
     let segments = signals.data_segments.map(|count| count as f64);
-    let [nothing, time, many, long] = odds_weights(signals.few_looks);
+    let [nothing, time, many, long] = match signals.few_looks {
+        Some(looks) => weights_of_looks(finding.limit_kind(), looks),
+        None => OF_WHOLE_VIEW,
+    };
     let odds = nothing
         + time * finding.share.get().min(1.0)
         + many * saturated(segments, HALF_OF_SEGMENTS)

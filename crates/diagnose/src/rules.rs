@@ -1,7 +1,9 @@
 //! The order in which the limits are asked, in each view. A limit has one function for each place in
 //! this order, in its own module, which knows its causes.
 
-use fullpipe_record::{At, CaptureEvidence, Limit};
+use fullpipe_record::{
+    At, CaptureEvidence, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
+};
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::arrivals::ReceiverSampleFigures;
@@ -30,9 +32,28 @@ pub(crate) fn find_limit_of_sender(
     let found = trace_cause(figures, found);
     let found = capacity::behind_rates(figures, &found).unwrap_or(found);
     let found = receiver_application::beside_window_of_few_looks(figures, found);
+    let found = open_at_few_looks(figures, found);
     match signals.first_possible(std::iter::once(found), |found| held_against(figures, found)) {
         Ok(found) => found,
         Err(lacking) => LimitFinding::unknown_limit(lacking.into_iter().collect()),
+    }
+}
+
+/// Returns `found` as one of several where a few looks show it that say neither how many packets
+/// were lost at once, nor whether losses come again, nor who sets a pace.
+fn open_at_few_looks(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFinding {
+    let is_open = matches!(
+        found.verdict,
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering)
+            | LegalVerdict::Loss(LossVerdict::Random)
+            | LegalVerdict::Pacing(PacingVerdict::Qdisc)
+    );
+    if !is_open || figures.evidence.few_looks().is_none() {
+        return found;
+    }
+    LimitFinding {
+        other: None,
+        ..found.one_of_several()
     }
 }
 

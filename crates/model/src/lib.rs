@@ -13,10 +13,8 @@
 //! * [`loss`]: the congestion window that a loss rate leaves;
 //! * [`queue`]: what a queue adds and needs, and what an unresponsive flow or a policer leaves;
 //! * [`streams`]: several streams over one path;
-//! * [`fairness`]: two flows of different round-trip times;
 //! * [`ramp`]: slow start;
 //! * [`short`]: transfers that end before the rate is steady;
-//! * [`rfc6349`]: the metrics of the framework for TCP throughput testing;
 //! * [`systems`]: operating systems that do not scale windows as they come;
 //! * [`unqueued`]: loss without a queue, as a sender sees it.
 //!
@@ -29,7 +27,6 @@
 pub mod application;
 pub mod datagrams;
 pub mod distance;
-pub mod fairness;
 pub mod framing;
 pub mod host;
 pub mod improvement;
@@ -37,7 +34,6 @@ pub mod kernel;
 pub mod loss;
 pub mod queue;
 pub mod ramp;
-pub mod rfc6349;
 pub mod short;
 pub mod streams;
 pub mod systems;

@@ -20,18 +20,15 @@ const RAMP_SHARE: f64 = 0.9;
 /// Parts of the time so far, over one of which a rate of the ramp is taken.
 const RAMP_PARTS: usize = 20;
 
-/// Standard deviation of the logarithm of the remaining time that no variation so far shows, for
-/// each length of the steady part that remains: what changes later. Fitted to 564 simulated
-/// transfers of all limits, 20 s to 600 s long.
-const UNSEEN: f64 = 0.002;
+/// Standard deviation of the logarithm of the rate that drifts in a length of the steady part where
+/// nothing has varied, and the same as a share of the variation of its blocks where that is seen:
+/// the mean of a rate that varies varies, too. Fitted to 131 simulated transfers and 60 of real
+/// kernels, of all limits, 20 s to 600 s long.
+const UNSEEN_DRIFT: f64 = 0.009;
+const SHARE_OF_DRIFT: f64 = 0.32;
 
-/// Lengths beyond which [`UNSEEN`] adds no more: none of those transfers was asked earlier.
+/// Lengths beyond which drift adds no more: none of those transfers was asked earlier.
 const MAX_LENGTHS: f64 = 20.0;
-
-/// Standard deviation by which the rate drifts in a length of the steady part, as a share of that
-/// of its blocks: the mean of a rate that varies varies, too. Fitted to 131 simulated transfers and
-/// 28 of real kernels, of all limits.
-const DRIFT: f64 = 0.25;
 
 /// Bytes of a transfer that had passed, by time.
 #[derive(Debug, Clone, Default)]
@@ -68,8 +65,8 @@ impl ProgressHistory {
     ///
     /// The rate is the mean of what follows the ramp. The interval is that of a normal distribution
     /// of the logarithm of the time, whose variance adds up the error of that mean, the variation
-    /// of the mean of what remains (both from batch means, as [`crate::within_run`] has them), a
-    /// random walk of the rate, and what later changes add.
+    /// of the mean of what remains (both from batch means, as [`crate::within_run`] has them), and a
+    /// random walk of the rate.
     pub fn forecast_completion(&self, left: ByteCount) -> Option<CompletionForecast> {
         let steady = SteadyProgress::from_history(self)?;
         let time = steady.rate.time_for(left);
@@ -153,10 +150,8 @@ impl SteadyProgress {
         let lengths = remaining.as_secs_f64() / self.duration.as_secs_f64().max(1e-9);
         let of_rest = (1.0 / (blocks * lengths.max(1e-9))).min(1.0);
         let of_chance = self.variance * (1.0 / blocks + of_rest);
-        let later = lengths.min(MAX_LENGTHS);
-        let drift = DRIFT * DRIFT * self.variance * later;
-        let unseen = UNSEEN * later;
-        (of_chance + drift + unseen * unseen).sqrt()
+        let drift = UNSEEN_DRIFT * UNSEEN_DRIFT + SHARE_OF_DRIFT * SHARE_OF_DRIFT * self.variance;
+        (of_chance + drift * lengths.min(MAX_LENGTHS)).sqrt()
     }
 }
 
@@ -185,8 +180,8 @@ mod tests {
     fn a_steady_rate_goes_on() {
         let [low, time, high] = seconds(&history([1000; 20]), 60_000);
         assert!((time - 60.0).abs() < 1e-6, "{time}");
-        // Three lengths remain, of which each adds 0.2 %.
-        assert!((high / time - libm::exp(1.645 * 0.006)).abs() < 1e-3);
+        // Three lengths remain, of which each adds the square of 0.9 %.
+        assert!((high / time - libm::exp(1.645 * 0.009 * 3_f64.sqrt())).abs() < 1e-3);
         assert!((low * high / (time * time) - 1.0).abs() < 1e-6);
     }
 

@@ -118,7 +118,7 @@ fn one_listing_names_the_limit_and_the_command_that_would_show_more() {
     assert!(text.lines().all(is_narrow), "{text}");
     let (kind, _, confidence) = verdict(&diagnosed(&["--json", "--from", &file]));
     assert_eq!(kind, "send-buffer");
-    assert!(confidence < 0.85, "{confidence}");
+    assert!(confidence < 0.95, "{confidence}");
 }
 
 #[test]

@@ -19,12 +19,6 @@ pub fn collapses_above() -> Ratio {
     Ratio::new(1.0 - 1.0 / PROBE_GAIN)
 }
 
-/// The loss in one round above which version 3 takes its window back (draft-ietf-ccwg-bbr,
-/// `BBR.LossThresh`): 2 %. It does not absorb random loss beyond.
-pub fn version_3_backs_off_above() -> Ratio {
-    Ratio::new(0.02)
-}
-
 /// The share of the time outside the probes for the round-trip time: every 10 s four segments are
 /// in flight for 200 ms or one `rtt`, whichever is longer, and the window takes one more to fall
 /// and one to rise.
