@@ -12,6 +12,7 @@ pub(crate) struct RangePlan {
     missing: VecDeque<FileChunks>,
     taken: Vec<TakenRange>,
     request_time: Span,
+    requests: u64,
 }
 
 /// The chunks that a connection gets; none if it has no work.
@@ -30,12 +31,14 @@ impl TakenRange {
 }
 
 impl RangePlan {
-    /// Returns the plan of what is missing, by requests that take at most `request_time` each.
-    pub(crate) fn new(missing: Vec<FileChunks>, request_time: Span) -> Self {
+    /// Returns the plan of what is missing, by so many requests of each connection at least, which
+    /// take at most `request_time` each.
+    pub(crate) fn new(missing: Vec<FileChunks>, request_time: Span, requests: u64) -> Self {
         Self {
             missing: missing.into(),
             taken: Vec::new(),
             request_time,
+            requests,
         }
     }
 
@@ -49,7 +52,7 @@ impl RangePlan {
         connections: usize,
     ) -> Option<FileChunks> {
         let in_time = rate.bytes_in(self.request_time).get() / CHUNK as u64;
-        let fair = self.remaining_chunks() / (2 * connections.max(1) as u64);
+        let fair = self.remaining_chunks() / (self.requests * connections.max(1) as u64);
         let most = in_time.min(fair).clamp(1, u32::MAX.into()) as u32;
         let chunks = match self.missing.pop_front() {
             Some(row) => {
@@ -167,7 +170,7 @@ mod tests {
     const SIZE: ByteCount = ByteCount::new(100 * CHUNK as u64 + 7);
 
     fn whole_plan() -> RangePlan {
-        RangePlan::new(vec![FileChunks::from_size(SIZE).unwrap()], REQUEST_TIME)
+        RangePlan::new(vec![FileChunks::from_size(SIZE).unwrap()], REQUEST_TIME, 2)
     }
 
     #[test]
@@ -211,7 +214,7 @@ mod tests {
             first: 10,
             count: 4,
         };
-        let mut plan = RangePlan::new(vec![missing], REQUEST_TIME);
+        let mut plan = RangePlan::new(vec![missing], REQUEST_TIME, 2);
         let mut take = |worker| plan.take_range(worker, BitRate::from_mbps(1000), 0);
         assert_eq!(
             take(0),

@@ -25,10 +25,11 @@ const FIRST_RATE: BitRate = BitRate::from_mbps(16);
 const JUDGED_TIME: Span = Span::from_secs(1);
 const JUDGED_ROUNDS: u64 = 12;
 
-/// Time that one request should take: between two of them a connection carries nothing for a round
-/// trip, and one of FTP for ten, since each needs a connection of its own.
-const REQUEST_TIME: Span = Span::from_secs(8);
-const FTP_REQUEST_TIME: Span = Span::from_secs(40);
+/// Time that one request should take, and into how many each connection's share is cut at least:
+/// between two of them a connection carries nothing for a round trip, and one of FTP for ten, since
+/// each needs a connection of its own.
+const REQUESTS: (Span, u64) = (Span::from_secs(8), 2);
+const FTP_REQUESTS: (Span, u64) = (Span::from_secs(40), 1);
 
 /// Bounds of the time after which a connection is made again.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -70,12 +71,12 @@ impl<'c> RangedFile<'c> {
     ) -> Self {
         let growth = copy.connection_growth(file.rtt);
         let writer = part.new_writer();
-        let request_time = if file.url.is_ftp() {
-            FTP_REQUEST_TIME
+        let (request_time, requests) = if file.url.is_ftp() {
+            FTP_REQUESTS
         } else {
-            REQUEST_TIME
+            REQUESTS
         };
-        let plan = RangePlan::new(verified.missing_ranges(), request_time);
+        let plan = RangePlan::new(verified.missing_ranges(), request_time, requests);
         Self {
             copy,
             file,
@@ -403,8 +404,9 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
         self.failed += 1;
         let progress_at = *lock(&self.file.progress_at);
         let others_progress = progress_at > self.failing_since;
-        if self.index > 0 && self.failed > 1 && others_progress {
-            return self.give_up_connection(why);
+        let open = self.file.copy.watch.open_count();
+        if self.index >= open.max(1) && self.failed > 1 && others_progress {
+            return self.give_up_connection(why, open.max(1));
         }
         let after = after.unwrap_or_default();
         let patience = self
@@ -421,11 +423,11 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
         self.sleep(wait.min(MAX_WAIT).max(after.into()));
     }
 
-    fn give_up_connection(&mut self, why: &str) {
+    fn give_up_connection(&mut self, why: &str, open: usize) {
         self.give_up_work();
         let mut growth = lock(&self.file.growth);
-        if self.index < growth.active() {
-            growth.bound(self.index);
+        if open < growth.active() {
+            growth.bound(open);
             let connections = count_noun(growth.active(), "connection");
             drop(growth);
             self.file

@@ -69,6 +69,11 @@ impl SocketWatch {
         stream
     }
 
+    /// Returns the number of connections that are open.
+    pub(super) fn open_count(&self) -> usize {
+        lock(&self.state).open.len()
+    }
+
     /// Closes a connection.
     pub(super) fn close_socket(&self, stream: u16) {
         let mut state = lock(&self.state);
