@@ -1,5 +1,6 @@
-//! Everything that a copy reads of a web server or an FTP server: heads, replies, bodies in chunks, the URLs of redirections
-//! and digests. What is taken of a body is never more than came, and a file name leads nowhere else.
+//! Everything that a copy reads of a web server or an FTP server: heads, replies, bodies in chunks,
+//! the URLs of redirections and digests. What is taken of a body is never more than came, and a file
+//! name leads nowhere else.
 #![no_main]
 
 use fullpipe_copy::http::{
