@@ -965,8 +965,10 @@ fn what_the_other_end_must_change_is_refused_with_the_command_for_it() {
 }
 
 /// Runs a command under `tcpdump` and `fullpipe diagnose --json`: the file of the capture, this
-/// program, the command.
-const CAPTURED: &str = "file=$1; shift; tcpdump -i path0 -s 96 -w \"$file\" tcp 2> /dev/null & dump=$!; sleep 0.7; \
+/// program, the command. The capture has begun before it, however long that takes on a busy machine.
+const CAPTURED: &str = "file=$1; shift; log=\"$file.log\"; : > \"$log\"; \
+                        tcpdump --immediate-mode -i path0 -s 96 -w \"$file\" tcp 2> \"$log\" & dump=$!; \
+                        for _ in $(seq 200); do grep -q listening \"$log\" && break; sleep 0.1; done; \
                         \"$0\" diagnose --json -- \"$@\"; code=$?; sleep 0.3; kill $dump; wait $dump; exit $code";
 
 /// Returns the time in seconds for which a capture of the sender's device shows answers on their
