@@ -7,7 +7,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Output;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -27,6 +27,8 @@ struct FtpServer {
     replies: HashMap<&'static str, String>,
     /// Transfers before which the file becomes another one.
     change_before: Option<u64>,
+    /// Set if a user is refused, once, after the first transfer.
+    refuses_once: AtomicBool,
     transfers: AtomicU64,
 }
 
@@ -86,6 +88,14 @@ impl FtpServer {
                 "REST" => "350 on\r\n".to_owned(),
                 "RETR" => "150 here\r\n".to_owned(),
                 _ => "200 fine\r\n".to_owned(),
+            };
+            let usual = if command == "USER"
+                && self.transfers.load(Ordering::Relaxed) > 0
+                && self.refuses_once.swap(false, Ordering::Relaxed)
+            {
+                "530 full\r\n".to_owned()
+            } else {
+                usual
             };
             let reply = self.replies.get(command).unwrap_or(&usual);
             if reply.is_empty() {
@@ -188,6 +198,20 @@ fn a_file_that_changes_between_two_parts_is_begun_anew() {
         assert_copied(&server, folder.path(), &output);
         assert!(said(&output).contains("has changed"), "{output:?}");
     }
+}
+
+#[test]
+fn what_has_come_stays_where_a_server_does_not_tell_at_the_end_whether_it_changed() {
+    let server = Arc::new(FtpServer::new(random_bytes(1 << 20), &[]));
+    server.refuses_once.store(true, Ordering::Relaxed);
+    let url = server.start();
+    let folder = tempfile::tempdir().unwrap();
+    let refused = run_copy(&url, folder.path(), &[]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(said(&refused).contains("530 full"), "{refused:?}");
+    assert!(fs::read_dir(folder.path()).unwrap().count() > 0);
+    let output = run_copy(&url, folder.path(), &[]);
+    assert_copied(&server, folder.path(), &output);
 }
 
 #[test]

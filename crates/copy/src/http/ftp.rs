@@ -1,7 +1,6 @@
 //! Replies of an FTP server (RFC 959, RFC 2428 and RFC 3659), and the head of an answer over HTTP
 //! that says the same of a file.
 
-use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
@@ -109,9 +108,9 @@ pub(crate) struct FtpFile {
 }
 
 impl FtpFile {
-    /// Returns the head of an answer that sends the part of the file that is in this `range`, or the
-    /// file.
-    pub(crate) fn response_head(self, range: Option<(u64, u64)>) -> ResponseHead {
+    /// Returns the head of an answer at `now`, in seconds since 1970, that sends the part of the file
+    /// that is in this `range`, or the file. The server itself does not say what time it is.
+    pub(crate) fn response_head(self, range: Option<(u64, u64)>, now: i64) -> ResponseHead {
         let (status, range, framing) = match (range.filter(|_| self.has_parts), self.size) {
             (Some((first, last)), Some(size)) if first < size => {
                 let last = last.min(size - 1);
@@ -133,8 +132,7 @@ impl FtpFile {
             content_range: (status != 200).then_some(ContentRange { range, length }),
             etag: None,
             last_modified: self.modified,
-            // The server does not say what time it is.
-            date: Some(Timestamp::now().as_second()),
+            date: Some(now),
             retry_after: None,
             location: None,
             digests: Vec::new(),
@@ -223,7 +221,7 @@ mod tests {
                 modified: None,
                 has_parts: true,
             };
-            file.response_head(range)
+            file.response_head(range, 0)
         };
         let part = head(Some(10), Some((4, 99)));
         assert_eq!((part.status, part.framing), (206, BodyFraming::Length(6)));

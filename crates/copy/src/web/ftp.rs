@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fullpipe_units::printable_line;
+use jiff::Timestamp;
 
 use super::connection::{FetchFailure, TimedSocket, read_parsed};
 use crate::http::{FtpFile, FtpReply, ResponseHead, WebUrl};
@@ -83,7 +84,7 @@ impl FtpControl {
             modified: seconds.map(|seconds| (changed.text, seconds)),
             has_parts,
         };
-        let head = file.response_head(range);
+        let head = file.response_head(range, Timestamp::now().as_second());
         if head.status != 416 {
             let reply = self.send_command("RETR", &path)?;
             if reply.code / 100 != 1 {

@@ -193,13 +193,16 @@ impl WebCopy {
             return Ok(file);
         }
         let Some(place) = place else { return Ok(file) };
+        let can_continue = matches!(access, FileAccess::Ranges(..));
         let (file, arrived) = self.fetch_file(file, access, place, connection)?;
-        let checked = self
-            .check_unchanged(&file)
-            .and_then(|()| self.check_digests(&file, &arrived));
+        let unchanged = self.check_unchanged(&file);
+        // Where the server did not tell, the next run continues with what has come.
+        let is_kept = can_continue
+            && matches!(&unchanged, Err(failure) if !matches!(failure, FetchFailure::Changed));
+        let checked = unchanged.and_then(|()| self.check_digests(&file, &arrived));
         if let Err(failure) = checked {
             drop(arrived);
-            if !matches!(failure, FetchFailure::Broken(_)) {
+            if !is_kept {
                 remove_left(&place.tree, &place.name).map_err(not_written)?;
                 self.tally.verified.store(0, Ordering::Relaxed);
             }
