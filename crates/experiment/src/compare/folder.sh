@@ -4,9 +4,11 @@
 umask 077
 base=/var/tmp
 if test "$1" = memory && test -w /dev/shm; then base=/dev/shm; fi
-folder=$(mktemp -d "$base/fullpipe-compare.XXXXXX") || exit 1
+# A write to nobody ends the shell with PIPE. The folder's name is known, and who removes it is set, before it is there.
+trap 'exit 0' HUP INT TERM PIPE
+folder=$(mktemp -u "$base/fullpipe-compare.XXXXXXXXXX") || exit 1
 trap 'rm -rf "$folder"' EXIT
-trap 'exit 0' HUP INT TERM
+mkdir "$folder" || { trap - EXIT; exit 1; }
 echo "$folder"
 while read -r request argument; do
     case "$request" in
