@@ -12,28 +12,27 @@ use tokio::time::sleep;
 use crate::connection::{HANDSHAKE, by_reference};
 use crate::pinned::PROTOCOL;
 
-/// Passes connections of [`PinnedTls`](crate::PinnedTls) on to another server.
+/// Passes connections on to another server of this process.
 #[derive(Clone)]
-pub struct PinnedHandover(Arc<UnboundedSender<(StdTcpStream, SocketAddr)>>);
+pub struct ConnectionHandover(Arc<UnboundedSender<(StdTcpStream, SocketAddr)>>);
 
-by_reference!(PinnedHandover);
+by_reference!(ConnectionHandover);
 
 /// The connections that another server passes on, each with the address of its client.
 #[derive(Debug)]
 pub struct HandedConnections(UnboundedReceiver<(StdTcpStream, SocketAddr)>);
 
-impl PinnedHandover {
+impl ConnectionHandover {
     /// Returns both ends.
     pub fn new() -> (Self, HandedConnections) {
         let (sender, receiver) = unbounded_channel();
         (Self(Arc::new(sender)), HandedConnections(receiver))
     }
 
-    /// Passes a connection on of which nothing has been read. Without a receiver it is closed.
-    pub fn pass_connection(&self, stream: TcpStream, client: SocketAddr) {
-        if let Ok(stream) = stream.into_std() {
-            let _ = self.0.send((stream, client));
-        }
+    /// Passes on a connection that does not block, and of which nothing has been read. Without a
+    /// receiver it is closed.
+    pub fn pass_connection(&self, stream: StdTcpStream, client: SocketAddr) {
+        let _ = self.0.send((stream, client));
     }
 }
 

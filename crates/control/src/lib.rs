@@ -22,7 +22,7 @@
 //! * In: clients that have not yet proved themselves. Out: their places, and who loses one
 //!   ([`PendingClients`]).
 //! * In: connections to one port. Out: those that another server of the process answers
-//!   ([`PinnedHandover`]).
+//!   ([`ConnectionHandover`]).
 //! * In: a block. Out: the same by zstd, and whether that saves time ([`BlockCompressor`],
 //!   [`BlockDecompressor`], [`CompressionChoice`]), for copies and relays.
 //! * In: the reasons of refusals. Out: few enough of them for a log ([`RefusalCounts`]).
@@ -59,7 +59,7 @@ pub use calling::connect_to_first;
 pub use compression::{BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial};
 pub use connection::{ControlConnection, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use far_end::{FarEndError, FarEndOptions, FarProgram, SshHost, configured_host};
-pub use handover::{HandedConnections, PinnedHandover, begins_pinned_tls};
+pub use handover::{ConnectionHandover, HandedConnections, begins_pinned_tls};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{
     ClientLogin, LoginAttempt, LoginAuthenticator, RsaError, RsaPadding, RsaPrivateKey,

@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{
-    AddressPrefix, ClientPlace, ClientPlaces, ControlConnection, HandedConnections, ListenError,
-    NoPlace, PendingClients, PinnedHandover, PinnedTls, QueueBudget, RefusalCounts,
+    AddressPrefix, ClientPlace, ClientPlaces, ConnectionHandover, ControlConnection,
+    HandedConnections, ListenError, NoPlace, PendingClients, PinnedTls, QueueBudget, RefusalCounts,
     RefusedConnections, canonical_address, is_admitted, listen_tcp, most_descriptors,
 };
 use fullpipe_iperf::SharedKey;
@@ -135,7 +135,7 @@ pub struct ShareServer {
     listener: Option<TcpListener>,
     /// Connections that another server passes on.
     handed: HandedConnections,
-    handover: PinnedHandover,
+    handover: ConnectionHandover,
     tls: PinnedTls,
     callers: PendingClients,
     shared: Arc<ShareState>,
@@ -177,7 +177,7 @@ impl ShareServer {
             .port
             .map(|port| runtime.block_on(async { listen_tcp(options.bind, port, |_| Ok(())) }))
             .transpose()?;
-        let (handover, handed) = PinnedHandover::new();
+        let (handover, handed) = ConnectionHandover::new();
         let root = FolderRoot::Share(Arc::new(tree));
         Ok(Self {
             runtime,
@@ -197,7 +197,7 @@ impl ShareServer {
 
     /// Returns the way by which another server of this process passes the connections of clients
     /// on.
-    pub fn handover(&self) -> PinnedHandover {
+    pub fn handover(&self) -> ConnectionHandover {
         self.handover.clone()
     }
 

@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crate::client::CallBack;
 use crate::echo::EchoProber;
 use crate::engine::LocalEndpoint;
 use fullpipe_control::{ClientLogin, TlsTrust};
@@ -45,6 +46,8 @@ pub struct Destination {
     /// Certificates that are trusted; if set, the control connection uses TLS. Data connections are
     /// never encrypted.
     pub tls: Option<TlsTrust>,
+    /// Set if the server opens the connections.
+    pub call_back: Option<CallBack>,
 }
 
 impl Destination {

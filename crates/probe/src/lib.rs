@@ -18,7 +18,8 @@ mod route;
 mod server;
 
 pub use client::{
-    TestEvent, measure_iperf2, measure_transfer, watch_closely, watch_transfer, watch_until,
+    CallBack, RequestedCalls, TestEvent, measure_iperf2, measure_transfer, watch_closely,
+    watch_transfer, watch_until,
 };
 pub use destination::Destination;
 pub use engine::{LocalEndpoint, PrepareError, StorageConfig};
@@ -27,4 +28,5 @@ pub use progress::{StreamSnapshot, TestSnapshot};
 pub use route::{changed_syn_quotes, trace_route};
 pub use server::{
     AdmissionQuota, Printer, ServeOptions, ServerEvent, ServerLimits, TestText, serve_clients,
+    serve_opened,
 };

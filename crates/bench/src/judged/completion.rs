@@ -13,6 +13,10 @@ use super::record::Record;
 /// Seconds that a transfer may last.
 const SECONDS: [f64; 2] = [20.0, 600.0];
 
+/// Least share of the time that was drawn which a transfer must take: one that its limit lets end
+/// at once has nothing to forecast.
+const MIN_SHARE_OF_TIME: f64 = 0.9;
+
 /// Most segments of a transfer, so that it is simulated in seconds.
 const MAX_SEGMENTS: f64 = 1.5e6;
 
@@ -41,13 +45,16 @@ struct AskedCompletion<'r> {
 }
 
 impl<'r> AskedCompletion<'r> {
-    /// Forecasts the end of a transfer after a share of its bytes; `None` if nothing passed, or too
-    /// little for a forecast.
+    /// Forecasts the end of a transfer after a share of its bytes; `None` if it took less than the
+    /// time that was drawn, or too little passed for a forecast.
     fn from_record(record: &'r Record, share: f64) -> Option<Self> {
         let evidence = record.evidence.as_ref()?;
         let progress = sender_progress(&evidence.sender_samples);
         let (_, size) = *progress.last()?;
         let (end, _) = *progress.iter().find(|(_, bytes)| *bytes >= size)?;
+        if end < Span::from_secs_f64(SECONDS[0]).scale_by(MIN_SHARE_OF_TIME) {
+            return None;
+        }
         let mut history = ProgressHistory::default();
         for (at, bytes) in progress {
             history.push_progress(at, bytes);
@@ -68,18 +75,20 @@ impl<'r> AskedCompletion<'r> {
     }
 }
 
-/// Returns how often the completion time lies within its forecast, and how wide that is.
+/// Returns how often the completion time lies within its forecast, and how wide that is: of all
+/// transfers, and of those whose planted limit held, which have a verdict to judge.
 pub(crate) fn completion_text(records: &[Record]) -> String {
-    let counted: Vec<&Record> = records
-        .iter()
-        .filter(|one| one.left_out().is_none())
-        .collect();
-    let asked = ASKED_AT.map(|share| share_text(&counted, share));
-    format!(
-        "\ncompletion of {} transfers\n{}",
-        counted.len(),
-        asked.concat()
-    )
+    let all: Vec<&Record> = records.iter().collect();
+    let held = records.iter().filter(|one| one.left_out().is_none());
+    let sets = [
+        ("all transfers", all),
+        ("those whose limit held", held.collect()),
+    ];
+    let texts = sets.map(|(name, counted)| {
+        let asked = ASKED_AT.map(|share| share_text(&counted, share));
+        format!("\ncompletion of {name}\n{}", asked.concat())
+    });
+    texts.concat()
 }
 
 fn share_text(records: &[&Record], share: f64) -> String {

@@ -80,6 +80,8 @@ pub struct FarEndOptions {
     pub binaries: Option<PathBuf>,
     /// True if the program that was brought there is removed as soon as it runs.
     pub leaves_nothing: bool,
+    /// True if `sudo` runs the program there.
+    pub is_root: bool,
 }
 
 /// A program at another host that cannot be had.
@@ -178,7 +180,7 @@ impl FarProgram {
         let greeting = far.await_greeting()?;
         let program = greeting.choose_program(&far.host, options)?;
         let digest = program.as_ref().map(|program| &*program.digest);
-        far.write(request_line(digest, options.leaves_nothing, words).as_bytes())?;
+        far.write(request_line(digest, options, words).as_bytes())?;
         let when = "before fullpipe started there";
         loop {
             let line = far.next_line(ANSWER_DEADLINE, when)?;

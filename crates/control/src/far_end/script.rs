@@ -5,6 +5,8 @@
 //! own. It greets, and reads the rest as a line, and one line more (see [`request_line`]). The rest
 //! takes the program if it is not there yet, and becomes it.
 
+use super::FarEndOptions;
+
 /// Opening of the line with which the script greets.
 pub(super) const GREETING: &str = "fullpipe far end 1 ";
 
@@ -31,7 +33,7 @@ const GREETS: &[&str] = &[
 /// The rest, which is sent.
 const BRINGS: &[&str] = &[
     "clean() { rm -f \"$t\" \"$t.z\"; [ \"$k\" = leave ] && rm -f \"$e/fullpipe\"; rmdir \"$e\" \"$d\" 2>/dev/null; };",
-    "read -r h k w || exit 0; f=; why=\"no folder there may hold programs\";",
+    "read -r h k r w || exit 0; f=; why=\"no folder there may hold programs\";",
     "if [ \"$h\" = - ]; then f=$p; else u=fullpipe-$(id -u);",
     "for d in \"$XDG_CACHE_HOME/fullpipe\" \"$HOME/.cache/fullpipe\" /var/tmp/$u /dev/shm/$u /tmp/$u; do",
     "case $d in /fullpipe|/.cache/fullpipe) continue;; esac;",
@@ -51,11 +53,18 @@ const BRINGS: &[&str] = &[
     "why=\"$d has no room, or the program came damaged\"; break;",
     "done; fi;",
     "[ -f \"$f\" ] || { echo \"fullpipe far end: $why\"; exit 1; };",
+    "[ $r = own ] || sudo -n true 2> /dev/null ||",
+    "{ echo \"fullpipe far end: sudo is not there, or asks for a password\"; exit 1; };",
+    // What has not run for two months is that of another version.
+    "[ \"$h\" = - ] || { touch -a \"$f\"; find \"$d\" -name fullpipe -atime +60 -exec rm -f {} \\; ; rmdir \"$d\"/*; }",
+    "2> /dev/null;",
     "case $h$k in -*) ;; *leave) FULLPIPE_REMOVE_PROGRAM=$e; export FULLPIPE_REMOVE_PROGRAM;; esac;",
     "echo \"fullpipe far end starts $f\"; trap - EXIT HUP INT TERM PIPE;",
     "umask $o; unset LC_ALL; exec 3<&-;",
-    "eval \"set -- $w\";",
-    "exec \"$f\" \"$@\"",
+    "eval \"set -- $w\"; set -- \"$f\" \"$@\";",
+    "[ $r = own ] || set -- sudo -n env \"SSH_CONNECTION=$SSH_CONNECTION\"",
+    "\"FULLPIPE_REMOVE_PROGRAM=$FULLPIPE_REMOVE_PROGRAM\" \"$@\";",
+    "exec \"$@\"",
 ];
 
 /// Returns the command for the other host's login shell.
@@ -64,14 +73,23 @@ pub(super) fn shell_command() -> String {
 }
 
 /// Returns the rest of the script, and the line that asks for a program: its SHA-256 in
-/// hexadecimal, or `None` for the one that the host has on its path; whether it may stay there; and
-/// its arguments.
-pub(super) fn request_line(digest: Option<&str>, leaves_nothing: bool, words: &[String]) -> String {
+/// hexadecimal, or `None` for the one that the host has on its path; whether it may stay there; by
+/// whom it is run; and its arguments.
+pub(super) fn request_line(
+    digest: Option<&str>,
+    options: &FarEndOptions,
+    words: &[String],
+) -> String {
     let digest = digest.unwrap_or("-");
-    let stay = if leaves_nothing { "leave" } else { "keep" };
+    let stay = if options.leaves_nothing {
+        "leave"
+    } else {
+        "keep"
+    };
+    let user = if options.is_root { "sudo" } else { "own" };
     let words: Vec<String> = words.iter().map(|word| quoted_word(word)).collect();
     format!(
-        "{}\n{digest} {stay} {}\n",
+        "{}\n{digest} {stay} {user} {}\n",
         BRINGS.join(" "),
         words.join(" ")
     )
@@ -97,10 +115,19 @@ mod tests {
     fn words_are_quoted_for_the_shell() {
         let words = ["host", "it's", "$(x) y"].map(str::to_owned);
         let asked = |line: String| line.lines().nth(1).map(str::to_owned).unwrap();
+        let options = |leaves_nothing| FarEndOptions {
+            ssh: Vec::new(),
+            binaries: None,
+            leaves_nothing,
+            is_root: leaves_nothing,
+        };
         assert_eq!(
-            asked(request_line(None, true, &words)),
-            "- leave 'host' 'it'\\''s' '$(x) y'"
+            asked(request_line(None, &options(true), &words)),
+            "- leave sudo 'host' 'it'\\''s' '$(x) y'"
         );
-        assert_eq!(asked(request_line(Some("ab"), false, &[])), "ab keep ");
+        assert_eq!(
+            asked(request_line(Some("ab"), &options(false), &[])),
+            "ab keep own "
+        );
     }
 }

@@ -1,5 +1,7 @@
+use std::fs::{File, FileTimes};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::SystemTime;
 
 use super::*;
 
@@ -10,6 +12,7 @@ fn local(shell: &str, environment: &str, folder: &Path) -> FarEndOptions {
         ssh: ["sh", "-c", &script, "ssh"].map(str::to_owned).to_vec(),
         binaries: Some(folder.to_owned()),
         leaves_nothing: false,
+        is_root: false,
     }
 }
 
@@ -99,6 +102,47 @@ fn a_damaged_program_is_replaced() {
     let [name, ..] = start_echo(&options).unwrap();
     std::fs::write(&name, "#!/bin/sh\necho evil\n").unwrap();
     assert_eq!(start_echo(&options).unwrap()[0], name);
+}
+
+#[test]
+fn a_program_that_nobody_ran_for_long_is_removed() {
+    let programs = folder_with_program(ECHOES);
+    let home = tempfile::tempdir().unwrap();
+    let environment = format!("export HOME={}", home.path().display());
+    let options = local("sh", &environment, programs.path());
+    let [name, ..] = start_echo(&options).unwrap();
+    let cache = home.path().join(".cache/fullpipe");
+    for (version, age) in [("old", 90), ("new", 1)] {
+        let file = cache.join(version).join("fullpipe");
+        std::fs::create_dir(cache.join(version)).unwrap();
+        let used = SystemTime::now() - Duration::from_hours(24 * age);
+        let times = FileTimes::new().set_accessed(used).set_modified(used);
+        File::create(file).unwrap().set_times(times).unwrap();
+    }
+    assert_eq!(start_echo(&options).unwrap()[0], name);
+    let kept = |version: &str| cache.join(version).exists();
+    assert_eq!([kept("old"), kept("new")], [false, true]);
+}
+
+#[test]
+fn the_program_is_run_by_sudo_if_that_is_asked_for() {
+    let programs = folder_with_program(ECHOES);
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().display();
+    let sudo = format!(
+        "export HOME={folder} PATH={folder}:$PATH SSH_CONNECTION=here; umask 022; \
+         printf '#!/bin/sh\\n[ \"$*\" = \"-n true\" ] || {{ [ \"$1 $2 $3\" = \"-n env SSH_CONNECTION=here\" ] && \
+         shift && exec \"$@\"; }}\\n' > {folder}/sudo; chmod 755 {folder}/sudo"
+    );
+    let mut options = local("sh", &sudo, programs.path());
+    options.is_root = true;
+    let [_, words, said] = start_echo(&options).unwrap();
+    assert_eq!((&*words, &*said), ("<a b><it's><$HOME>", "hello"));
+    let without = format!("export HOME={folder}; sudo() {{ return 1; }}");
+    let mut options = local("sh", &without, programs.path());
+    options.is_root = true;
+    let error = start_echo(&options).unwrap_err().to_string();
+    assert!(error.contains("sudo is not there"), "{error}");
 }
 
 #[test]

@@ -31,6 +31,13 @@ const SILENCE: Duration = Duration::from_mins(1);
 enum FarRequest {
     /// Serve tests to clients that know this key, on this port (0 for any that is free).
     Serve { key: String, port: u16 },
+    /// Open so many connections to this port of the near end, each of which begins with the token,
+    /// and serve tests on them.
+    Call {
+        port: u16,
+        count: u16,
+        token: String,
+    },
     /// Make these changes, as ones that wait.
     Apply(Vec<Change>),
     /// Let the changes that wait stay, or take them back.

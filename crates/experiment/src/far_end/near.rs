@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fullpipe_control::{FarEndError, FarEndOptions, FarProgram, SshHost, configured_host};
 use fullpipe_iperf::SharedKey;
+use fullpipe_probe::{CallBack, LocalEndpoint};
 use fullpipe_record::Change;
 use fullpipe_sys::{lock, random_bytes};
 use fullpipe_units::{printable_line, to_hexadecimal};
@@ -37,8 +38,8 @@ pub enum FarEndFailure {
     },
     /// ssh reaches the host, and data does not.
     #[error(
-        "ssh reaches {login}, but port {port} of {host}, where its far end waits, does not answer ({cause}): \
-         open it in the firewall there, or choose another by --port"
+        "ssh reaches {login}, but port {port} of {host}, where its far end waits, does not answer ({cause}), and the \
+         far end cannot call back ({call}): open the port in the firewall there, or choose another by --port"
     )]
     Closed {
         /// The host as ssh has it.
@@ -49,6 +50,8 @@ pub enum FarEndFailure {
         port: u16,
         /// Why.
         cause: io::Error,
+        /// Why no connection of the far end arrives here.
+        call: io::Error,
     },
     /// This system has no random bytes.
     #[error("cannot make a key: {0}")]
@@ -67,6 +70,8 @@ pub struct FarEnd {
     pub port: u16,
     /// Key that the far end asks for.
     pub key: SharedKey,
+    /// Set if the port does not answer: the far end opens the connections.
+    pub call_back: Option<CallBack>,
 }
 
 impl FarEnd {
@@ -85,18 +90,22 @@ impl FarEnd {
             .map_err(|error| FarEndFailure::Key(io::Error::other(error)))?;
         let login = host.login.clone();
         let request = FarRequest::Serve { key: text, port };
+        let asked_port = port;
         let FarAnswer::Serves { port } = ask(&mut program, &request, &login)? else {
             return Err(program.nonsense("no port").into());
         };
         let name = login.rsplit_once('@').map_or(&*login, |(_, name)| name);
-        let far = Self {
+        let mut far = Self {
             program: Arc::new(Mutex::new(program)),
             host: configured_host(&options.ssh, &login).unwrap_or_else(|| name.to_owned()),
             login,
             port,
             key,
+            call_back: None,
         };
-        far.check_port()?;
+        if let Err(cause) = far.check_port() {
+            far.call_back = Some(far.arrange_calls(asked_port, cause)?);
+        }
         far.start_pulse();
         Ok(far)
     }
@@ -125,8 +134,38 @@ impl FarEnd {
         }
     }
 
+    /// Returns the way in which the far end opens connections to `port` of this end.
+    ///
+    /// # Errors
+    /// Fails if none arrives; `cause` is why its own port cannot be reached.
+    fn arrange_calls(&self, port: u16, cause: io::Error) -> Result<CallBack, FarEndFailure> {
+        let (program, login) = (Arc::downgrade(&self.program), self.login.clone());
+        let way = CallBack::new(port, move |calls| {
+            let gone = || io::Error::other("the far end has ended");
+            let program = program.upgrade().ok_or_else(gone)?;
+            let request = FarRequest::Call {
+                port: calls.port,
+                count: calls.count,
+                token: calls.token.clone(),
+            };
+            ask(&mut lock(&program), &request, &login)
+                .map(drop)
+                .map_err(io::Error::other)
+        });
+        match way.check(&LocalEndpoint::default(), CONNECT_DEADLINE) {
+            Ok(()) => Ok(way),
+            Err(call) => Err(FarEndFailure::Closed {
+                login: self.login.clone(),
+                host: self.host.clone(),
+                port: self.port,
+                cause,
+                call,
+            }),
+        }
+    }
+
     /// Fails if the port cannot be reached from here.
-    fn check_port(&self) -> Result<(), FarEndFailure> {
+    fn check_port(&self) -> io::Result<()> {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "it has no address");
         let addresses = (&*self.host, self.port).to_socket_addrs();
         for address in addresses.into_iter().flatten() {
@@ -135,12 +174,7 @@ impl FarEnd {
                 Err(error) => failed = error,
             }
         }
-        Err(FarEndFailure::Closed {
-            login: self.login.clone(),
-            host: self.host.clone(),
-            port: self.port,
-            cause: failed,
-        })
+        Err(failed)
     }
 
     /// Shows the far end that this end is there, for as long as it is.

@@ -1,13 +1,15 @@
 //! The far end itself: what ssh starts.
 
 use std::io::{self, BufRead, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration;
 
+use fullpipe_control::ConnectionHandover;
 use fullpipe_iperf::SharedKey;
-use fullpipe_probe::{Printer, ServeError, ServeOptions, ServerEvent, serve_clients};
+use fullpipe_probe::{Printer, ServeError, ServeOptions, ServerEvent, serve_opened};
 use fullpipe_record::Change;
 
 use crate::pending_changes::WatchedJournal;
@@ -16,6 +18,12 @@ use super::{FarAnswer, FarRequest, SILENCE};
 
 /// Longest request: the changes of a remedy are far shorter.
 const MAX_REQUEST: u64 = 1 << 20;
+
+/// Maximum number of connections that are opened at the same time.
+const MAX_CALLS: u16 = 128;
+
+/// Time for the near end to take a connection.
+const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Serves tests, as the near end asks for over standard input, and changes this host by `journal`.
 /// Returns when the near end closes its side, or is silent for a minute; then changes that were not
@@ -42,12 +50,13 @@ pub fn serve_far_end(
         key: Some(key),
         ..ServeOptions::default()
     };
+    let (handover, opened) = ConnectionHandover::new();
     thread::scope(|threads| {
         threads.spawn(move || {
-            FarHost::new(journal).obey(&requests);
+            FarHost::new(journal, handover).obey(&requests);
             interrupt.store(true, Ordering::Relaxed);
         });
-        let served = serve_clients(&options, printer, interrupt, &mut |event| {
+        let served = serve_opened(&options, opened, printer, interrupt, &mut |event| {
             if let ServerEvent::Listening(address) = event {
                 answer(&FarAnswer::Serves {
                     port: address.port(),
@@ -61,11 +70,33 @@ pub fn serve_far_end(
     })
 }
 
-/// Returns the address to which ssh connected (sshd(8), `SSH_CONNECTION`), if others reach it too.
+/// Returns the address to which ssh connected, if others reach it too.
 fn called_address() -> Option<IpAddr> {
+    ssh_address(2).filter(|address| !address.is_loopback())
+}
+
+/// Returns an address of ssh's connection, which is word `place` of what sshd says of it (sshd(8),
+/// `SSH_CONNECTION`): 0 is that of the near end, 2 of this one.
+fn ssh_address(place: usize) -> Option<IpAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
-    let address: IpAddr = connection.split(' ').nth(2)?.parse().ok()?;
-    Some(address).filter(|address| !address.is_loopback())
+    connection.split(' ').nth(place)?.parse().ok()
+}
+
+/// Opens `count` connections to `near`, each of which begins with `token`.
+fn open_calls(near: SocketAddr, count: u16, token: &str) -> io::Result<Vec<TcpStream>> {
+    let open_call = || {
+        let mut call = TcpStream::connect_timeout(&near, CALL_DEADLINE)?;
+        call.write_all(token.as_bytes())?;
+        call.set_nonblocking(true)?;
+        Ok(call)
+    };
+    thread::scope(|threads| {
+        let calls: Vec<_> = (0..count).map(|_| threads.spawn(open_call)).collect();
+        let opened = calls.into_iter().map(ScopedJoinHandle::join);
+        opened
+            .map(|call| call.unwrap_or_else(|_| Err(io::Error::other("a thread ended"))))
+            .collect()
+    })
 }
 
 /// Returns the key and the port of the first request.
@@ -111,13 +142,16 @@ struct FarHost {
     journal: WatchedJournal,
     /// Names of the changes in the journal, in order.
     pending: Vec<String>,
+    /// Where connections to the near end are served.
+    handover: ConnectionHandover,
 }
 
 impl FarHost {
-    const fn new(journal: WatchedJournal) -> Self {
+    const fn new(journal: WatchedJournal, handover: ConnectionHandover) -> Self {
         Self {
             journal,
             pending: Vec::new(),
+            handover,
         }
     }
 
@@ -126,6 +160,9 @@ impl FarHost {
         loop {
             match requests.recv_timeout(SILENCE) {
                 Ok(FarRequest::Pulse) => {}
+                Ok(FarRequest::Call { port, count, token }) => {
+                    answer(&self.call_near_end(port, count, &token));
+                }
                 Ok(FarRequest::Apply(changes)) => answer(&self.apply(&changes)),
                 Ok(FarRequest::Settle { stay }) => answer(&self.settle(stay)),
                 Ok(FarRequest::Serve { .. })
@@ -133,6 +170,23 @@ impl FarHost {
             }
         }
         self.settle(false);
+    }
+
+    /// Opens connections to a port of the near end, and has them served.
+    fn call_near_end(&self, port: u16, count: u16, token: &str) -> FarAnswer {
+        let Some(near) = ssh_address(0).filter(|_| count <= MAX_CALLS) else {
+            return FarAnswer::Failed("no address of the near end is known".to_owned());
+        };
+        let near = SocketAddr::new(near, port);
+        match open_calls(near, count, token) {
+            Ok(calls) => {
+                for call in calls {
+                    self.handover.pass_connection(call, near);
+                }
+                FarAnswer::Done
+            }
+            Err(error) => FarAnswer::Failed(format!("cannot reach {near}: {error}")),
+        }
     }
 
     fn apply(&mut self, changes: &[Change]) -> FarAnswer {

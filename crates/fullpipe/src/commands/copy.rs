@@ -246,7 +246,7 @@ impl CopyArguments {
     /// Fails if the host cannot run it.
     fn with_program_brought(&self, host: &str, options: CopyOptions) -> Result<CopyOptions> {
         let host = SshHost::new(None, host, None).map_err(usage_failure)?;
-        let far_path = FarProgram::bring(&host, &self.ssh.far_end_options(false))?;
+        let far_path = FarProgram::bring(&host, &self.ssh.far_end_options())?;
         Ok(CopyOptions {
             far_path,
             ..options

@@ -75,11 +75,12 @@ impl SshArguments {
     }
 
     /// Returns how a program is started at the other host.
-    pub(crate) fn far_end_options(&self, leaves_nothing: bool) -> FarEndOptions {
+    pub(crate) fn far_end_options(&self) -> FarEndOptions {
         FarEndOptions {
             ssh: self.words(),
             binaries: self.binaries.clone(),
-            leaves_nothing,
+            leaves_nothing: false,
+            is_root: false,
         }
     }
 }
@@ -99,11 +100,20 @@ pub(crate) struct FarEndArguments {
     /// By default it stays in ~/.cache/fullpipe, for the next time.
     #[arg(long, hide_short_help = true)]
     leave_nothing: bool,
+    /// Run fullpipe there by sudo
+    ///
+    /// Only root may change a host's settings. sudo must not ask for a password there.
+    #[arg(long, hide_short_help = true)]
+    sudo: bool,
 }
 
 impl FarEndArguments {
     fn options(&self) -> FarEndOptions {
-        self.ssh.far_end_options(self.leave_nothing)
+        FarEndOptions {
+            leaves_nothing: self.leave_nothing,
+            is_root: self.sudo,
+            ..self.ssh.far_end_options()
+        }
     }
 
     /// Starts a far end that serves this program's tests, on `port` or any that is free.
@@ -145,7 +155,7 @@ fn words_for_there(words: impl Iterator<Item = String>) -> Vec<String> {
         let is_ours = is_value
             || WITH_VALUE.contains(&flag)
             || word.starts_with("-e")
-            || word == "--leave-nothing"
+            || ["--leave-nothing", "--sudo"].contains(&&*word)
             || word.starts_with(SCHEME);
         is_value = is_flag;
         if !is_ours {
@@ -220,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_command_goes_there_without_the_way_there() {
-        let words = "host apply tcp_rmem=64MiB ssh://me@h --ssh x --binaries=y -e z -ew --ssh-config=v --json --leave-nothing";
+        let words = "host apply tcp_rmem=64MiB ssh://me@h --ssh x --binaries=y -e z -ew --ssh-config=v --json --leave-nothing --sudo";
         assert_eq!(
             words_for_there(words.split(' ').map(str::to_owned)),
             ["host", "apply", "tcp_rmem=64MiB", "--json"]

@@ -487,6 +487,7 @@ impl AccessArguments {
             host: far_end.host.clone(),
             port: far_end.port,
             key: Some(far_end.key.clone()),
+            call_back: far_end.call_back.clone(),
             ..destination
         };
         Ok((destination, Some(far_end)))

@@ -1,8 +1,11 @@
 //! A far end that nobody installed: brought and started over ssh, changed and undone from here.
 
+use std::process::Output;
 use std::time::Duration;
 
-use fullpipe_testkit::{Mark, Running, SshServer, path, require, sentence, within};
+use fullpipe_testkit::{
+    Mark, Running, SshServer, assert_says, document, path, require, sentence, within,
+};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -79,6 +82,22 @@ impl SshLab {
         [&host[..], &load, flags].concat()
     }
 
+    /// Lets `host` answer no connection that others open to it, but for ssh's.
+    fn close_ports(&self, host: &str) {
+        let rules = format!(
+            "add table inet t; add chain inet t c {{ type filter hook input priority 0; }}; \
+             add rule inet t c tcp flags & (syn | ack) == syn tcp dport != {SSH_PORT} drop"
+        );
+        let closed = self.lab.host(host, &["nft", &rules]).status().unwrap();
+        assert!(closed.success(), "{host}");
+    }
+
+    /// Returns the end of a measurement to the receiver with `flags`.
+    fn measure(&self, flags: &[&str]) -> Output {
+        let words = [SELF, "measure", SSH_HOST, "--ssh", &self.ssh, "-t", "2"];
+        self.lab.sender(&[&words, flags].concat())
+    }
+
     /// Returns the settings of the receiver that a remedy may change.
     fn settings(&self) -> Vec<u8> {
         let sysctls = ["sysctl", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"];
@@ -152,6 +171,34 @@ mod tests_alone {
             &["-R", "-C", "cubic"],
             "raise-tcp-wmem",
             ("send-buffer", "tcp-wmem-max"),
+        );
+    }
+
+    #[test]
+    fn a_far_end_whose_port_is_closed_calls_back() {
+        require!(Lab, Root, Sshd, Nft);
+        let _path = path();
+        let mark = Mark::new();
+        let host = SshLab::start(&mark, "tcp_rmem = \"16MiB\"\ntcp_wmem = \"16MiB\"");
+        host.close_ports("receiver");
+        for (flags, streams) in [(&[][..], 1), (&["-R", "-P", "3"], 3), (&["--bidir"], 2)] {
+            let output = host.measure(&[flags, &["--json"]].concat());
+            assert_eq!(output.status.code(), Some(0), "{flags:?}: {output:?}");
+            let measurement = &document(&output)["measurement"];
+            let [local, remote] = ["local", "remote"].map(|end| &measurement[end]["sockets"]);
+            let carried = [local, remote].map(|sockets| sockets.as_array().map(Vec::len));
+            assert_eq!(carried, [Some(streams); 2], "{measurement:#}");
+            let rate = measurement["summary"]["rate"].as_f64().unwrap();
+            assert!(rate > 5e6, "{measurement:#}");
+        }
+        assert_says(
+            &sentence(&host.measure(&["--udp"]), 2),
+            &["opens the connections", "--udp"],
+        );
+        host.close_ports("sender");
+        assert_says(
+            &sentence(&host.measure(&[]), 1),
+            &["does not answer", "cannot call back", "firewall"],
         );
     }
 }

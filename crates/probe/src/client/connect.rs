@@ -1,17 +1,18 @@
 //! The control connection of a test.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fullpipe_control::{ControlConnection, connect_to_first};
+use fullpipe_control::{ControlConnection, canonical_address, connect_to_first};
 use fullpipe_record::Transport;
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tracing::info;
 
+use super::call_back::CallBack;
 use super::session::POLL_INTERVAL;
 use crate::destination::Destination;
 use crate::echo::EchoProber;
@@ -28,15 +29,44 @@ const NEXT_ADDRESS: Duration = Duration::from_secs(1);
 /// behind them for ever.
 const CONTROL_SEGMENT: u32 = 1220;
 
+/// What fails where no call of the server arrives.
+pub(super) const CALLING: &str = "have the server connect to this end";
+
 /// Returns the control connection to the first address of the server that answers, and the echo
 /// requests to it.
 pub(super) async fn connect_control(
     destination: &Destination,
     transport: Transport,
 ) -> Result<(TcpStream, Option<EchoProber>), ProbeError> {
+    if let Some(call_back) = &destination.call_back {
+        return await_control(destination, call_back).await;
+    }
     let found = destination.resolve_host()?;
     info!(host = %destination.host, addresses = ?found, "resolved the name of the server");
     connect_to_any(destination, &found, transport).await
+}
+
+/// Returns the control connection that the server opens, and the echo requests to it.
+async fn await_control(
+    destination: &Destination,
+    call_back: &CallBack,
+) -> Result<(TcpStream, Option<EchoProber>), ProbeError> {
+    let limit = destination.connect_timeout();
+    let called = call_back.await_calls(1, &destination.local, limit, |socket| {
+        let _ = socket.set_tcp_mss(CONTROL_SEGMENT);
+        Ok(())
+    });
+    let not_called = ProbeError::from_io(CALLING);
+    let control = match called.await {
+        Ok(mut calls) => calls.pop().ok_or_else(|| ErrorKind::NotConnected.into()),
+        Err(error) => Err(error),
+    };
+    let control = control.and_then(|control| {
+        control.set_nodelay(true)?;
+        Ok((canonical_address(control.peer_addr()?), control))
+    });
+    let (server, control) = control.map_err(not_called)?;
+    Ok((control, destination.start_prober(server)))
 }
 
 /// Returns the control connection to the first of `addresses` that answers, and the echo requests
@@ -75,7 +105,7 @@ async fn connect_to_any(
 }
 
 fn not_connected(host: String, address: SocketAddr, cause: io::Error) -> ProbeError {
-    let refused = cause.kind() == io::ErrorKind::ConnectionRefused;
+    let refused = cause.kind() == ErrorKind::ConnectionRefused;
     let hint = if refused {
         "; start `fullpipe serve` or `iperf3 -s` there"
     } else {
@@ -120,7 +150,7 @@ pub(super) async fn encrypt_control(
     .await;
     let control = agreed.unwrap_or_else(|_| {
         let why = "the server does not answer";
-        Err(io::Error::new(io::ErrorKind::TimedOut, why))
+        Err(io::Error::new(ErrorKind::TimedOut, why))
     });
     control.map_err(|cause| ProbeError::Tls {
         host: destination.host.clone(),

@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fullpipe_control::{ControlConnection, unix_seconds};
+use fullpipe_control::{ControlConnection, canonical_address, unix_seconds};
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_iperf::{
-    ClientAction, ClientSession, TestCookie, TestParameters, TestRefusal, TestResults, Timeouts,
-    direction_of,
+    ClientAction, ClientSession, ErrorNumber, TestCookie, TestParameters, TestRefusal, TestResults,
+    Timeouts, direction_of,
 };
 use fullpipe_record::{
     ConnectedTest, Direction, EndReport, HostSettings, Interval, Measurement, Placement, Request,
@@ -98,6 +98,19 @@ fn start_session(
         ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default())?;
     let keys = destination.key.iter().cloned();
     Ok(keys.fold(client, ClientSession::with_key))
+}
+
+/// Fails if the server is to open connections that only this end can open.
+fn check_callable(destination: &Destination, request: &Request) -> Result<(), ProbeError> {
+    let is_own_port = destination.local.port.is_some();
+    let is_other = request.transport == Transport::Udp || request.multipath || is_own_port;
+    if destination.call_back.is_none() || !is_other {
+        return Ok(());
+    }
+    let why = "the server's port does not answer, so that it opens the connections itself, which \
+               --udp, --mptcp and --cport exclude";
+    let refusal = TestRefusal::new(ErrorNumber::STREAMS, why);
+    Err(ProbeError::Request(refusal))
 }
 
 /// Returns the results of a test that has ended, and why it broke off, if it did.
@@ -201,6 +214,7 @@ impl<'d> TestSession<'d> {
         schedule: Option<ReportSchedule<'d>>,
     ) -> Result<Self, ProbeError> {
         let begun = Instant::now();
+        check_callable(destination, asked)?;
         let settings = inspect_host(&SysctlTree::of_this_host())?;
         let mut request = asked.clone();
         let storage = open_storage(&mut request, destination.file.as_deref())?;
@@ -213,6 +227,7 @@ impl<'d> TestSession<'d> {
         let address = control
             .tcp_stream()
             .peer_addr()
+            .map(canonical_address)
             .map_err(ProbeError::from_io("read the server's address"))?;
         if interrupt.load(Ordering::Relaxed) {
             return Err(ProbeError::Interrupted);
@@ -380,6 +395,7 @@ impl TestSession<'_> {
             timeout: self.destination.connect_timeout(),
             rtt: self.handshake,
             together,
+            call_back: self.destination.call_back.as_ref(),
         };
         let begun = Instant::now();
         let open = unless_interrupted(interrupt, opener.open_streams(count)).await?;

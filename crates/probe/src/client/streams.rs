@@ -10,18 +10,21 @@ use std::net::{SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket}
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use crate::engine::{LocalEndpoint, StreamChannel, prepare_socket, prepare_udp};
-use crate::route::{SynAckSniffer, first_window};
+use crate::engine::{LocalEndpoint, StreamChannel, apply_options, prepare_socket, prepare_udp};
+use crate::route::{SynAckSniffer, caller_handshake, first_window};
 use fullpipe_iperf::{TestCookie, direction_of, udp};
 use fullpipe_record::{Direction, Handshake, Request, TcpInfo, Transport};
 use fullpipe_units::{ByteCount, SegCount, Span};
 use rustix::io::Errno;
+use socket2::{SockRef, Socket};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
+use super::call_back::CallBack;
+use super::connect::CALLING;
 use crate::error::ProbeError;
 
 /// Maximum number of connections that are opened at the same time: fewer than a fullpipe server
@@ -80,6 +83,8 @@ pub(crate) struct StreamOpener<'t> {
     pub(crate) rtt: Option<Span>,
     /// Set if the server answers hellos of UDP streams that arrive together.
     pub(crate) together: bool,
+    /// Set if the server opens the connections.
+    pub(crate) call_back: Option<&'t CallBack>,
 }
 
 impl StreamOpener<'_> {
@@ -134,7 +139,37 @@ impl StreamOpener<'_> {
             .map_err(|_| connection_failed(ErrorKind::TimedOut.into()))
     }
 
+    /// Has the server open `count` connections.
+    async fn await_called_streams(
+        &self,
+        call_back: &CallBack,
+        count: u16,
+    ) -> Result<Vec<OpenStream>, ProbeError> {
+        let prepare = |socket: &Socket| {
+            apply_options(&SockRef::from(socket), self.request).map_err(io::Error::other)
+        };
+        let called = call_back
+            .await_calls(count, self.local, self.timeout, prepare)
+            .await
+            .map_err(ProbeError::from_io(CALLING))?;
+        let mut open = Vec::with_capacity(called.len());
+        for stream in called {
+            apply_options(&SockRef::from(&stream), self.request)?;
+            let sent = send_cookie(stream, self.cookie, self.timeout).await;
+            let (stream, _) = sent.map_err(connection_failed)?;
+            open.push(OpenStream {
+                handshake: caller_handshake(&stream),
+                channel: StreamChannel::Tcp(stream),
+            });
+        }
+        Ok(open)
+    }
+
     async fn open_tcp_streams(&self, group: Range<u16>) -> Result<Vec<OpenStream>, ProbeError> {
+        if let Some(call_back) = self.call_back {
+            let count = group.end - group.start;
+            return self.await_called_streams(call_back, count).await;
+        }
         let mut sniffer = SynAckSniffer::with_peer(self.address);
         let mut connecting = JoinSet::new();
         let begun = Instant::now();

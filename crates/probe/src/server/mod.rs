@@ -28,8 +28,9 @@ use std::time::{Duration, Instant};
 
 use crate::engine::{StorageConfig, StreamChannel};
 use fullpipe_control::{
-    ControlConnection, HANDSHAKE, LoginAuthenticator, PendingPlace, PinnedHandover, RefusalCounts,
-    RefusedConnections, TlsIdentity, begins_pinned_tls, canonical_address,
+    ConnectionHandover, ControlConnection, HANDSHAKE, HandedConnections, LoginAuthenticator,
+    PendingPlace, RefusalCounts, RefusedConnections, TlsIdentity, begins_pinned_tls,
+    canonical_address,
 };
 use fullpipe_iperf::{
     CallerKind, DEFAULT_PORT, ErrorNumber, SharedKey, StateByte, TestCookie, TestError,
@@ -114,7 +115,7 @@ pub struct ServeOptions {
     /// Source and destination of the data, if it is not generated and discarded.
     pub storage_config: StorageConfig,
     /// The server of a folder that is shared at the same ports; `None` if there is none.
-    pub share: Option<PinnedHandover>,
+    pub share: Option<ConnectionHandover>,
     /// Limits of clients and tests.
     pub limits: ServerLimits,
 }
@@ -155,21 +156,50 @@ pub fn serve_clients(
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), ServeError> {
+    block_on_server(run_server(options, None, printer, interrupt, report))
+}
+
+/// Serves clients as [`serve_clients`] does, and those that hold the other ends of `opened`
+/// connections, which this end opened.
+///
+/// # Errors
+/// As [`serve_clients`].
+pub fn serve_opened(
+    options: &ServeOptions,
+    opened: HandedConnections,
+    printer: Printer,
+    interrupt: &AtomicBool,
+    report: &mut dyn FnMut(ServerEvent),
+) -> Result<(), ServeError> {
+    block_on_server(run_server(
+        options,
+        Some(opened),
+        printer,
+        interrupt,
+        report,
+    ))
+}
+
+fn block_on_server(server: impl Future<Output = Result<(), ServeError>>) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(ServeError::Start)?;
-    LocalSet::new().block_on(&runtime, run_server(options, printer, interrupt, report))
+    LocalSet::new().block_on(&runtime, server)
 }
 
 async fn run_server(
     options: &ServeOptions,
+    opened: Option<HandedConnections>,
     printer: Printer,
     interrupt: &AtomicBool,
     report: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), ServeError> {
     let (events, mut queue) = mpsc::unbounded_channel();
     let server = TestServer::start_listening(options, printer, events)?;
+    if let Some(opened) = opened {
+        spawn_local(Rc::clone(&server).take_opened(opened));
+    }
     let mut last_busy = Instant::now();
     loop {
         tokio::select! {
@@ -257,7 +287,7 @@ struct TestServer {
     storage_config: StorageConfig,
     client_timeout: ClientTimeout,
     iperf2: bool,
-    share: Option<PinnedHandover>,
+    share: Option<ConnectionHandover>,
     interval: Span,
     one_off: bool,
     counts_refusals: bool,
@@ -372,6 +402,15 @@ impl TestServer {
         }
     }
 
+    /// Serves connections that this end opened.
+    async fn take_opened(self: Rc<Self>, mut opened: HandedConnections) {
+        loop {
+            if let Ok((stream, client)) = opened.next_connection().await {
+                self.admit_connection(stream, canonical_address(client));
+            }
+        }
+    }
+
     /// Handles a new connection if it is admitted, and closes it if not.
     fn admit_connection(self: &Rc<Self>, stream: TcpStream, client: SocketAddr) {
         match self.admission.admit_pending(client.ip(), Instant::now()) {
@@ -433,7 +472,9 @@ impl TestServer {
                     .await
                     .is_ok_and(|begins| begins.unwrap_or(false))
             {
-                share.pass_connection(stream, client);
+                if let Ok(stream) = stream.into_std() {
+                    share.pass_connection(stream, client);
+                }
                 return Ok(None);
             }
             let mut control = self

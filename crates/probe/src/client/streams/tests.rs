@@ -29,6 +29,7 @@ fn opened(
         timeout: TIMEOUT,
         rtt: None,
         together,
+        call_back: None,
     };
     runtime.block_on(opener.open_streams(count))
 }
@@ -47,6 +48,7 @@ fn groups(request: &Request, together: bool, count: u16) -> Vec<Range<u16>> {
         timeout: TIMEOUT,
         rtt: None,
         together,
+        call_back: None,
     };
     opener.stream_groups(count)
 }
@@ -222,6 +224,7 @@ fn data_is_no_answer_on_a_port_that_an_earlier_test_may_have_used_or_of_an_uploa
             timeout: TIMEOUT,
             rtt: None,
             together: true,
+            call_back: None,
         };
         [0, 2].map(|index| opener.takes_data(index))
     };
