@@ -10,6 +10,7 @@ use crate::chart::svg::{
     Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent, text_element,
 };
 use crate::chart::ticks;
+use crate::chart::words::{format_if, text_if};
 
 /// Height of a row in pixels: a line of text, and the marks below it.
 const ROW: f64 = 44.0;
@@ -408,7 +409,7 @@ fn draw_points(row: &ChartRow, scale: &RowScale, top: f64) -> String {
         svg += "</g>";
     }
     if let Some(value) = row.centre {
-        let hollow = if row.is_hollow { " hollow" } else { "" };
+        let hollow = text_if(row.is_hollow, " hollow");
         let x = scale.format_position(value);
         svg += &format!("<circle class=\"centre{hollow}\" cx=\"{x}\" cy=\"{middle}\" r=\"5\"/>");
     }

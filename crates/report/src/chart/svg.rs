@@ -3,6 +3,7 @@
 use fullpipe_units::printable_line;
 
 use crate::chart::quantity::trim_zeros;
+use crate::chart::words::format_if;
 
 /// Longest text of others that is shown, in characters.
 const MAX_TEXT: usize = 160;
@@ -97,16 +98,8 @@ pub(crate) fn value_places(end: f64) -> usize {
 
 /// Returns a text element at `x` (a length or a percentage) and `y` in pixels.
 pub(crate) fn text_element(class: &str, x: &str, y: f64, content: &str) -> String {
-    let x = if x == "0" {
-        String::new()
-    } else {
-        format!(" x=\"{x}\"")
-    };
-    let class = if class.is_empty() {
-        String::new()
-    } else {
-        format!(" class=\"{class}\"")
-    };
+    let x = format_if(x != "0", || format!(" x=\"{x}\""));
+    let class = format_if(!class.is_empty(), || format!(" class=\"{class}\""));
     format!(
         "<text{class}{x} y=\"{}\">{}</text>",
         format_coordinate(y, 1),

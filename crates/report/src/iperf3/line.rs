@@ -91,11 +91,7 @@ impl ResultLine<'_> {
                 two_digits(arrived.lost_percent())
             ),
         };
-        let gap = if matches!(self.count, LineCounts::Sent(_)) {
-            ""
-        } else {
-            " "
-        };
+        let gap = text_if(!matches!(self.count, LineCounts::Sent(_)), " ");
         format!("[{name}]{tag} {from:6.2}-{to:<6.2} sec  {transfer}  {rate} {gap}{count}  {word}\n")
     }
 }
@@ -123,7 +119,7 @@ impl HeadColumns {
 
     /// Returns the line with its newline.
     pub(crate) fn head_line(self, both_ways: bool) -> String {
-        let role = if both_ways { "[Role]" } else { "" };
+        let role = text_if(both_ways, "[Role]");
         let more = match self {
             Self::Plain => "",
             Self::Retransmits => "         Retr",

@@ -140,7 +140,7 @@ impl TextOutput {
                 to,
                 bytes,
                 count,
-                word: if interval.omitted { "(omitted)" } else { "" },
+                word: text_if(interval.omitted, "(omitted)"),
             }
             .to_text(self.options.unit)
         });
@@ -341,11 +341,7 @@ impl TextOutput {
 
     fn unavailable_line(&self, name: &str, end: &str) -> String {
         let is_said = self.request.transport == Transport::Tcp || name != "SUM";
-        if self.options.verbose && is_said {
-            format!("[{name}] ({end} statistics not available)\n")
-        } else {
-            String::new()
-        }
+        format_if(self.options.verbose && is_said, || format!("[{name}] ({end} statistics not available)\n"))
     }
 
     /// Returns the processor time of an end that sends, and the congestion control. Only a client

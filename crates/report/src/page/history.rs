@@ -182,11 +182,7 @@ fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
 }
 
 fn day_cells(day: &HistoryDay) -> [String; 6] {
-    let range = if day.min == day.max {
-        String::new()
-    } else {
-        format!("{} to {}", day.min, day.max)
-    };
+    let range = format_if(day.min != day.max, || format!("{} to {}", day.min, day.max));
     [
         day.date.clone(),
         day.runs.to_string(),

@@ -30,11 +30,7 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
         processor_section(report),
         answer.map(|answer| settings_section(answer, report)),
     ];
-    let simulated = if report.plan.is_virtual {
-        ", simulated"
-    } else {
-        ""
-    };
+    let simulated = text_if(report.plan.is_virtual, ", simulated");
     Article {
         origin: format!(
             "fullpipe sweep, {}, {}{simulated}",

@@ -157,18 +157,11 @@ fn transfer_headline(rate: BitRate, limit: Option<&Verdict>) -> String {
 }
 
 fn transfer_origin(measured: &Measurement) -> String {
-    let peer = if measured.peer.host.is_empty() {
-        String::new()
-    } else {
-        format!(" to {}", measured.peer.host)
-    };
+    let host = &measured.peer.host;
+    let peer = format_if(!host.is_empty(), || format!(" to {host}"));
     let streams = count_noun(measured.request.streams, "stream");
     let started: String = measured.started.chars().take(19).collect();
-    let when = if started.is_empty() {
-        String::new()
-    } else {
-        format!(" · {} UTC", started.replace('T', " "))
-    };
+    let when = format_if(!started.is_empty(), || format!(" · {} UTC", started.replace('T', " ")));
     format!("fullpipe{peer} · {streams}{when}")
 }
 

@@ -26,16 +26,8 @@ pub fn archive_text(archive: &ArchiveReport) -> String {
     let kinds: Vec<String> = documents
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
-    let kinds = if kinds.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", kinds.join(", "))
-    };
-    let read_only = if archive.read_only {
-        "; a newer fullpipe has changed it: it can only be read"
-    } else {
-        ""
-    };
+    let kinds = format_if(!kinds.is_empty(), || format!(": {}", kinds.join(", ")));
+    let read_only = text_if(archive.read_only, "; a newer fullpipe has changed it: it can only be read");
     let count: u64 = archive.documents.values().sum();
     let (count, size) = (count_noun(count, "document"), archive.bytes);
     let summary = paragraph(&format!("{count}, {size}{kinds}{read_only}"), 0);
@@ -77,11 +69,7 @@ fn result_summary(document: &StoredDocument) -> String {
     let limit = first
         .and_then(|facts| facts.limit.as_deref())
         .map_text(|limit| format!(", {limit}"));
-    let valid = if document.facts.iter().all(|facts| facts.valid) {
-        ""
-    } else {
-        ", invalid"
-    };
+    let valid = text_if(!document.facts.iter().all(|facts| facts.valid), ", invalid");
     printable_line(&format!("{kind}{limit}{valid}"))
 }
 
@@ -104,11 +92,7 @@ fn cut_to_minute(started: &str) -> String {
 /// Returns one document with all that is known of it.
 pub fn stored_document(document: &StoredDocument) -> String {
     let mut text = bold_text(&document.id) + "\n";
-    let thinned = if document.thinned {
-        ", samples or body removed"
-    } else {
-        ""
-    };
+    let thinned = text_if(document.thinned, ", samples or body removed");
     let lines = [
         ("kind", document.kind.clone()),
         ("started", document.started.clone()),
@@ -131,12 +115,8 @@ pub fn stored_document(document: &StoredDocument) -> String {
 }
 
 fn stored_figures(facts: &StoredFacts) -> String {
-    let step = if facts.step.is_empty() {
-        String::new()
-    } else {
-        format!("{}: ", printable_line(&facts.step))
-    };
-    let valid = if facts.valid { "" } else { " (invalid)" };
+    let step = format_if(!facts.step.is_empty(), || format!("{}: ", printable_line(&facts.step)));
+    let valid = text_if(!facts.valid, " (invalid)");
     let title = format!("{step}{}{valid}", facts.direction.name());
     let mut text = heading_line(&title);
     let lines = [
@@ -195,11 +175,7 @@ fn import_result(file: &ImportedFile) -> String {
     let kind = file.kind.as_deref().unwrap_or_default();
     let shown = file.ids.iter().take(MAX_IDS);
     let ids: Vec<&str> = shown.map(|id| short_id(id)).collect();
-    let more = if file.ids.len() > MAX_IDS {
-        ", …"
-    } else {
-        ""
-    };
+    let more = text_if(file.ids.len() > MAX_IDS, ", …");
     format!("{result} ({kind}; {}{more})", ids.join(", "))
 }
 

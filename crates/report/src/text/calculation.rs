@@ -155,11 +155,7 @@ fn improvement_sentence(solved: &Calculation) -> Option<String> {
             && solved
                 .target
                 .is_some_and(|target| after.kernel_model < target);
-        let rest = if short {
-            "; the rest takes more bandwidth"
-        } else {
-            ""
-        };
+        let rest = text_if(short, "; the rest takes more bandwidth");
         return Some(format!(
             "{list} {verb} it to {} ({}){rest}.",
             after.kernel_model,
@@ -363,11 +359,7 @@ fn linux_settings(solved: &Calculation) -> String {
 
 /// Returns the maximum of a setting, with its reason if there is one.
 fn maximum_text(setting: &str, size: ByteCount, reason: &str) -> String {
-    let reason = if reason.is_empty() {
-        String::new()
-    } else {
-        format!(": {reason}")
-    };
+    let reason = format_if(!reason.is_empty(), || format!(": {reason}"));
     format!("{setting} max {}{reason}", exact_size(size))
 }
 

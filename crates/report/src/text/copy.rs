@@ -45,11 +45,7 @@ fn copy_counts(done: &CopyReport) -> String {
         .digest
         .as_ref()
         .map_text(|digest| format!("blake3 {digest}\n"));
-    let verified = if done.files > 0 {
-        "; every byte is verified and durable"
-    } else {
-        ""
-    };
+    let verified = text_if(done.files > 0, "; every byte is verified and durable");
     let line = format!(
         "{files} with {bytes}{resumed} in {duration}{verified}{present}{left_out}{deleted}"
     );
@@ -113,11 +109,7 @@ pub fn copy_progress(progress: &CopyProgress) -> String {
 }
 
 fn nonzero_count(count: u64, what: &str) -> String {
-    if count == 0 {
-        String::new()
-    } else {
-        format!(", {count} {what}")
-    }
+    format_if(count != 0, || format!(", {count} {what}"))
 }
 
 const fn copy_limit(limit: CopyLimit) -> &'static str {

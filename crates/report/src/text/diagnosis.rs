@@ -83,7 +83,7 @@ fn watched_transfer(seen: &Transfer) -> String {
         1 => format!("{} ↔ {}", seen.local, seen.remote),
         many => format!("{many} connections to {}", seen.remote),
     };
-    let closed = if seen.closed { "; closed since" } else { "" };
+    let closed = text_if(seen.closed, "; closed since");
     let moved = format!(
         "{} in {}: {}{closed}",
         seen.bytes,
@@ -128,11 +128,7 @@ fn where_time_went(verdict: &Verdict) -> String {
             used_for => format!("{} {:.0} %", used_for.text(), one.share.as_percent()),
         })
         .collect();
-    if uses.is_empty() {
-        String::new()
-    } else {
-        format!("Where the time went: {}.", uses.join(", "))
-    }
+    format_if(!uses.is_empty(), || format!("Where the time went: {}.", uses.join(", ")))
 }
 
 /// Returns the limit in one sentence and, if the next limit is close, that one in another.
@@ -186,11 +182,7 @@ fn ceiling_bars(verdict: &Verdict) -> String {
     let full = ceilings.last().map_or(0.0, |(_, rate)| rate.as_f64());
     let mut table = TextTable::new("|>|");
     for (kind, rate) in ceilings {
-        let mark = if kind == verdict.kind {
-            " the limit"
-        } else {
-            ""
-        };
+        let mark = text_if(kind == verdict.kind, " the limit");
         table.push_row([
             kind.name().to_owned(),
             at_most_a_terabit(rate),
@@ -363,16 +355,8 @@ fn round_trips(forecast: RttForecast) -> String {
 /// `present` is the rate that was measured.
 fn forecast_gain(forecast: Forecast, present: BitRate) -> String {
     let rate = forecast.bits_per_second;
-    let times = if present > BitRate::ZERO {
-        format!(", {:.1}× the {present} measured", rate.relative_to(present))
-    } else {
-        String::new()
-    };
-    let more = if forecast.capacity_unknown {
-        " or more"
-    } else {
-        ""
-    };
+    let times = format_if(present > BitRate::ZERO, || format!(", {:.1}× the {present} measured", rate.relative_to(present)));
+    let more = text_if(forecast.capacity_unknown, " or more");
     format!(
         ": {rate}{more} predicted{}{times}",
         forecast_interval(forecast)

@@ -156,11 +156,7 @@ fn experiment_status(experiment: &Experiment) -> String {
     match &experiment.proof {
         Some(proof) => {
             let after = proof.measurement.summary.steady_or_mean_rate();
-            let times = if before > BitRate::ZERO {
-                format!(" ({:.1}×)", after.relative_to(before))
-            } else {
-                String::new()
-            };
+            let times = format_if(before > BitRate::ZERO, || format!(" ({:.1}×)", after.relative_to(before)));
             format!(
                 "{before} → {after}{times}: the limit was {limit}, now it is {}.",
                 proof.verdict.kind.name()

@@ -113,7 +113,7 @@ fn cell_table(report: &GridReport) -> String {
         row.push(megabits_cell(cell.measured));
         row.push(accuracy_percent(cell.accuracy));
         let is_outside = cell.inside == Some(false);
-        row.push(if is_outside { "!" } else { "" }.to_owned());
+        row.push(text_if(is_outside, "!").to_owned());
         table.push_row(row);
     }
     // The columns of both need all of the width.

@@ -203,11 +203,7 @@ fn setting_group(host: &HostReport, title: &str, settings: &str) -> String {
             Some([short.to_owned(), value.clone(), meaning.to_owned()])
         })
         .collect();
-    if rows.is_empty() {
-        String::new()
-    } else {
-        heading_line(title) + &TextTable::from_rows("||", rows).render(2)
-    }
+    format_if(!rows.is_empty(), || heading_line(title) + &TextTable::from_rows("||", rows).render(2))
 }
 
 fn device_text(device: &HostDevice) -> String {
@@ -229,7 +225,7 @@ fn device_text(device: &HostDevice) -> String {
 fn device_line(device: &HostDevice) -> String {
     let kind = device.kind.as_ref();
     let kind = kind.map_text(|kind| format!(" ({kind})"));
-    let state = if device.is_up { "" } else { ", down" };
+    let state = text_if(!device.is_up, ", down");
     let speed = device.speed.map_text(|speed| format!(", {speed}"));
     let rings = device.rings.map_text(|[out, into, most_out, most_in]| {
         format!(", rings {out} of {most_out} out and {into} of {most_in} in")

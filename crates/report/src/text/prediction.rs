@@ -48,14 +48,10 @@ pub(crate) fn under_heading(title: &str, shown: &Prediction) -> String {
 }
 
 fn expected_rate(prediction: &Prediction) -> String {
-    let ramp = if prediction.ramp.rounds > 0 {
-        format!(
+    let ramp = format_if(prediction.ramp.rounds > 0, || format!(
             ", after a ramp of {} ({} round trips)",
             prediction.ramp.duration, prediction.ramp.rounds
-        )
-    } else {
-        String::new()
-    };
+        ));
     format!(
         "{} of payload, limited by {}{ramp}",
         rate_with_interval(prediction),

@@ -8,11 +8,7 @@ const MAX_BAR: f64 = 10.0;
 /// Returns the line of a step.
 pub fn ramp_step(step: &RampStep) -> String {
     let median = or_dash(step.rtt.map(|rtt| round_trip(rtt.median)));
-    let broken = if step.broken_off.is_some() {
-        ", broken off"
-    } else {
-        ""
-    };
+    let broken = text_if(step.broken_off.is_some(), ", broken off");
     format!(
         "{} offered: {} arrive, RTT {median}, lost {}{broken}",
         step.offered,
