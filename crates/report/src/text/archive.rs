@@ -163,20 +163,13 @@ pub fn imported_files(files: &[ImportedFile]) -> String {
 /// Returns the documents that an import kept of a file: `1 kept, 2 known already (kind; ids)`.
 fn import_result(file: &ImportedFile) -> String {
     let new = file.ids.len() as u64 - file.known - file.restored;
-    let mut result = format!("{new} kept");
-    for (count, what) in [
-        (file.restored, "whole again"),
-        (file.known, "known already"),
-    ] {
-        if count > 0 {
-            result += &format!(", {count} {what}");
-        }
-    }
+    let restored = nonzero_count(file.restored, "whole again");
+    let known = nonzero_count(file.known, "known already");
     let kind = file.kind.as_deref().unwrap_or_default();
     let shown = file.ids.iter().take(MAX_IDS);
     let ids: Vec<&str> = shown.map(|id| short_id(id)).collect();
     let more = text_if(file.ids.len() > MAX_IDS, ", …");
-    format!("{result} ({kind}; {}{more})", ids.join(", "))
+    format!("{new} kept{restored}{known} ({kind}; {}{more})", ids.join(", "))
 }
 
 /// Identifiers that are shown of one file.

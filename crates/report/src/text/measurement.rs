@@ -288,18 +288,14 @@ fn datagram_counts(seen: &Datagrams) -> String {
             ", {share} of these dropped by the receiving host itself for want of socket buffer"
         );
     }
-    if seen.duplicated > 0 {
-        text += &format!(", {} duplicated", seen.duplicated);
-    }
+    text += &nonzero_count(seen.duplicated, "duplicated");
     if seen.reordered > 0 {
         text += &format!(
             ", {} reordered by up to {}",
             seen.reordered, seen.reordering_extent
         );
     }
-    if seen.late > 0 {
-        text += &format!(", {} too late to be distinguished", seen.late);
-    }
+    text += &nonzero_count(seen.late, "too late to be distinguished");
     text + &format!(", jitter {}", seen.jitter)
 }
 

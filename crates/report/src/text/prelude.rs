@@ -5,5 +5,7 @@ pub(crate) use super::style::{
     bold_paragraph, bold_text, cut_text, dim_paragraph, dim_text, failure_paragraph, failure_text,
     heading_line, paragraph, success_text,
 };
-pub(crate) use super::table::{TextTable, UNKNOWN, figure_text, or_dash, pair_table};
+pub(crate) use super::table::{
+    TextTable, UNKNOWN, figure_text, nonzero_count, or_dash, pair_table,
+};
 pub(crate) use crate::prelude::*;

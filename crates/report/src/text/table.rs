@@ -1,6 +1,8 @@
 //! Columns that line up.
 
-use crate::chart::break_lines;
+use std::fmt::Display;
+
+use crate::chart::{break_lines, format_if};
 
 use super::style::{dim_text, indent_lines, text_columns};
 
@@ -164,6 +166,11 @@ pub(crate) fn figure_text<T: ToString>(figure: Option<T>) -> Option<String> {
 /// Text of a cell, or a dash if its value is unknown.
 pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string())
+}
+
+/// Returns a count with what it is, behind a comma; nothing of none.
+pub(crate) fn nonzero_count<T: Display + Default + PartialEq>(count: T, what: &str) -> String {
+    format_if(count != T::default(), || format!(", {count} {what}"))
 }
 
 /// Text of a cell whose value is unknown.
