@@ -199,7 +199,7 @@ fn limit_counts_section(counts: &[LimitCount]) -> Option<PageSection> {
     );
     let rows = counts
         .iter()
-        .map(|LimitCount { limit, a, b }| [limit.name().to_owned(), a.to_string(), b.to_string()]);
+        .map(|LimitCount { limit, a, b }| cells![limit.name(), a, b]);
     Some(PageSection::new(
         title,
         "The limit that each run was judged to have.",
@@ -218,14 +218,5 @@ fn run_cells(number: u64, run: &ComparedRun) -> [String; 8] {
         ComparedSide::A => "A",
         ComparedSide::B => "B",
     };
-    [
-        number.to_string(),
-        side.to_owned(),
-        or_empty(run.pair),
-        run.rate.to_string(),
-        or_empty(run.rtt_median.map(round_trip)),
-        or_empty(run.rtt_p99.map(round_trip)),
-        or_empty(run.retransmits),
-        or_empty(run.limit.map(Limit::name)),
-    ]
+    cells![number, side, or_empty(run.pair), run.rate, or_empty(run.rtt_median.map(round_trip)), or_empty(run.rtt_p99.map(round_trip)), or_empty(run.retransmits), or_empty(run.limit.map(Limit::name))]
 }

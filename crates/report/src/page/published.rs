@@ -62,7 +62,7 @@ const OF_SLAC: [(&str, &str); 9] = [
 pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
     let figures = sweep_figures(report).filter(|_| report.plan.target == SLAC)?;
     let rows = OF_SLAC.into_iter().zip(figures);
-    let rows = rows.map(|((what, source), own)| [what.to_owned(), source.to_owned(), own]);
+    let rows = rows.map(|((what, source), own)| cells![what, source, own]);
     let table = compact_table("|SLAC to Manchester, 2002|this sweep", rows);
     let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so \
                   that shares can be compared, and rates cannot.";

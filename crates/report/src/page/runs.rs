@@ -320,20 +320,11 @@ fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
         compact_table(
             heads,
             runs.iter().take(MAX_ROWS).map(|run: &RunSummary<'_>| {
-                [
-                    run.name.to_owned(),
-                    run.started
+                cells![run.name, run.started
                         .chars()
                         .take(19)
                         .collect::<String>()
-                        .replace('T', " "),
-                    run.host_name().to_owned(),
-                    run.rate.to_string(),
-                    run.loaded_rtt.map_text(round_trip),
-                    or_empty(run.retransmits),
-                    or_empty(run.streams),
-                    run.limit.name().to_owned(),
-                ]
+                        .replace('T', " "), run.host_name(), run.rate, run.loaded_rtt.map_text(round_trip), or_empty(run.retransmits), or_empty(run.streams), run.limit.name()]
             }),
         ),
     )

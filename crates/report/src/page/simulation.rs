@@ -224,7 +224,7 @@ fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
         let rows = report
             .inferred
             .iter()
-            .map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()]);
+            .map(|fact| cells![fact.key, fact.value, fact.why]);
         let table = compact_table("key|value|why", rows);
         sections.push(PageSection::new(
             "Not in the record, but inferred or assumed",

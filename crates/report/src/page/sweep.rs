@@ -159,13 +159,7 @@ fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
             .into_iter()
             .map(|(name, of): (&str, &SweepEstimate)| {
                 let added = added_rtt(report, of).map_text(added_time);
-                [
-                    name.to_owned(),
-                    of.cell.to_string(),
-                    of.rate.to_string(),
-                    rate_interval(of),
-                    added,
-                ]
+                cells![name, of.cell, of.rate, rate_interval(of), added]
             }),
     );
     PageSection::new("The setting, and others that do", "", table)
@@ -184,7 +178,7 @@ fn costs_section(report: &SweepReport) -> PageSection {
     let rows = forecast.into_iter().flatten().chain(costs);
     let rows = rows.map(|(name, cost)| {
         let time = rounded_duration(cost.time);
-        [name.to_owned(), cost.bytes.to_string(), time]
+        cells![name, cost.bytes, time]
     });
     let table = compact_table("|bytes|time", rows);
     PageSection::new("What it cost", "", table)

@@ -457,7 +457,7 @@ pub(super) fn evidence_section(verdict: &Verdict) -> Option<PageSection> {
     let rows: Vec<[String; 2]> = verdict
         .evidence
         .iter()
-        .map(|(name, figure)| [name.clone(), figure.clone()])
+        .map(|(name, figure)| cells![name, figure])
         .collect();
     let title = format!(
         "What shows it, with a confidence of {}",

@@ -48,8 +48,8 @@ pub fn document_list(documents: &[StoredDocument]) -> String {
         } else {
             &document.peer
         };
-        table.push_row([
-            short_id(&document.id).to_owned(),
+        table.push_row(cells![
+            short_id(&document.id),
             cut_to_minute(&document.started),
             cut_text(&printable_line(to), MAX_PEER),
             or_dash(rate),
@@ -244,14 +244,7 @@ fn day_table(days: &[HistoryDay]) -> String {
     let mut table = TextTable::new("day (UTC)|>runs|>median|>least|>idle RTT|limit");
     let skipped = days.len().saturating_sub(MAX_DAYS);
     for day in &days[skipped..] {
-        table.push_row([
-            day.date.clone(),
-            day.runs.to_string(),
-            day.rate.to_string(),
-            day.min.to_string(),
-            or_dash(day.rtt_idle),
-            or_dash(day.limit.as_deref().map(kind_of)),
-        ]);
+        table.push_row(cells![day.date, day.runs, day.rate, day.min, or_dash(day.rtt_idle), or_dash(day.limit.as_deref().map(kind_of))]);
     }
     let mut text = table.without_unknown().render(2);
     if skipped > 0 {

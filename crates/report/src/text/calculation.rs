@@ -300,8 +300,8 @@ fn needs_table<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a
                 format!("{side}{}", value_text(value))
             });
         let now = or_dash(need.now.as_ref().map(value_text));
-        table.push_row([
-            mark.to_owned(),
+        table.push_row(cells![
+            mark,
             name,
             now,
             format!("{value}{}", where_set(need.quantity)),
@@ -385,12 +385,7 @@ fn what_ifs(answers: &[WhatIf]) -> String {
             Some(Leg::Middle) => " between the relays",
         };
         let time = estimate.time.map_text(|time| format!(", in {time}"));
-        table.push_row([
-            what.clone(),
-            estimate.kernel_model.to_string(),
-            format!("× {:.2}", gain.get()),
-            format!("{}{leg}{time}", estimate.limit.name()),
-        ]);
+        table.push_row(cells![what, estimate.kernel_model, format!("× {:.2}", gain.get()), format!("{}{leg}{time}", estimate.limit.name())]);
     }
     heading_line("What if") + &table.render(2)
 }
@@ -477,13 +472,7 @@ fn capitalise_first(text: &str) -> String {
 fn combination_cells(row: &Combination) -> Vec<String> {
     let estimate = &row.estimate;
     let inputs = INPUTS.iter().map(|(_, cell)| or_dash(cell(&row.inputs)));
-    let answers = [
-        or_dash(row.bdp),
-        estimate.textbook.to_string(),
-        estimate.kernel_model.to_string(),
-        or_dash(estimate.time),
-        estimate.limit.name().to_owned(),
-    ];
+    let answers = cells![or_dash(row.bdp), estimate.textbook, estimate.kernel_model, or_dash(estimate.time), estimate.limit.name()];
     inputs.chain(answers).collect()
 }
 

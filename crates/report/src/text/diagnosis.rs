@@ -98,7 +98,7 @@ fn limit_text(diagnosis: &Diagnosis) -> String {
     let mut text = heading_line("Limit");
     text += &verdict_sentences(verdict);
     text += &ceiling_bars(verdict);
-    text += &pair_table(verdict.evidence.clone(), 4);
+    text += &pair_table(&verdict.evidence, 4);
     for other in &verdict.others {
         let (kind, cause) = (other.kind.name(), json_name(other.cause));
         text += &paragraph(
@@ -183,8 +183,8 @@ fn ceiling_bars(verdict: &Verdict) -> String {
     let mut table = TextTable::new("|>|");
     for (kind, rate) in ceilings {
         let mark = text_if(kind == verdict.kind, " the limit");
-        table.push_row([
-            kind.name().to_owned(),
+        table.push_row(cells![
+            kind.name(),
             at_most_a_terabit(rate),
             value_bar(rate.as_f64(), full, BAR) + mark,
         ]);
@@ -410,7 +410,7 @@ pub fn commands_elsewhere(remedy: &Remedy, here: At) -> Vec<&str> {
 /// The same download by HTTP/1.1: what came, and what that says of HTTP/2.
 pub fn http1_text(again: &Http1Download) -> String {
     let rates = [("HTTP/2", again.before), ("HTTP/1.1", again.measured)];
-    let table = pair_table(rates.map(|(name, rate)| (name, rate.to_string())), 2);
+    let table = pair_table(rates, 2);
     let said = if again.is_faster() {
         "The same download is faster by HTTP/1.1, over the same path from the same server: the window of HTTP/2 held \
          it back."
@@ -443,7 +443,7 @@ pub fn trial_text(trial: &Trial) -> String {
 /// Returns the rates before and with a remedy, and the round trips with it, next to the forecast.
 fn trial_table(trial: &Trial) -> String {
     let mut table = TextTable::new("|>|");
-    table.push_row(["before".to_owned(), trial.before.to_string(), String::new()]);
+    table.push_row(cells!["before", trial.before, ""]);
     if let Some(forecast) = trial.predicted {
         let (low, high) = (forecast.low, forecast.high);
         let bounds = if forecast.capacity_unknown {
@@ -451,14 +451,12 @@ fn trial_table(trial: &Trial) -> String {
         } else {
             format!("{low} to {high}")
         };
-        let rate = forecast.bits_per_second.to_string();
-        table.push_row(["predicted".to_owned(), rate, bounds]);
+        table.push_row(cells!["predicted", forecast.bits_per_second, bounds]);
     }
-    let measured = trial.measured.to_string();
-    table.push_row(["measured".to_owned(), measured, of_predicted(trial)]);
+    table.push_row(cells!["measured", trial.measured, of_predicted(trial)]);
     if let Some((loaded, forecast)) = trial.measurement.rtt.loaded.zip(trial.predicted_rtt) {
-        table.push_row([
-            "round trip under load".to_owned(),
+        table.push_row(cells![
+            "round trip under load",
             round_trip(loaded.median),
             format!("predicted: {}", round_trips(forecast)),
         ]);

@@ -51,7 +51,7 @@ pub fn path_text(path: &Path, expected: &Prediction) -> String {
 pub fn verdict_text(verdict: &Verdict) -> String {
     let mut text = heading_line("3. The limit");
     text += &verdict_sentences(verdict);
-    text + &pair_table(verdict.evidence.clone(), 4)
+    text + &pair_table(&verdict.evidence, 4)
 }
 
 /// Remedies, best first.
@@ -128,25 +128,11 @@ struct ExperimentRun<'e> {
 
 impl ExperimentRun<'_> {
     fn ramp_row(&self) -> [String; 6] {
-        [
-            self.name.to_owned(),
-            "ramp".to_owned(),
-            rounded_time(self.expected.ramp.duration),
-            or_dash(self.steady.map(|steady| rounded_time(steady.ramp))),
-            String::new(),
-            String::new(),
-        ]
+        cells![self.name, "ramp", rounded_time(self.expected.ramp.duration), or_dash(self.steady.map(|steady| rounded_time(steady.ramp))), "", ""]
     }
 
     fn steady_row(&self) -> [String; 6] {
-        [
-            String::new(),
-            "steady".to_owned(),
-            self.expected.kernel_model.to_string(),
-            or_dash(self.steady.map(|steady| steady.rate.to_string())),
-            accuracy_percent(self.accuracy),
-            self.verdict.kind.name().to_owned(),
-        ]
+        cells!["", "steady", self.expected.kernel_model, or_dash(self.steady.map(|steady| steady.rate)), accuracy_percent(self.accuracy), self.verdict.kind.name()]
     }
 }
 

@@ -35,11 +35,10 @@ pub fn interval_line(request: &Request, interval: &Interval) -> String {
             or_dash(
                 interval
                     .datagrams_sent
-                    .or(interval.datagrams.map(|seen| seen.received))
-                    .map(|n| n.to_string()),
+                    .or(interval.datagrams.map(|seen| seen.received)),
             ),
-            or_dash(interval.datagrams.map(|seen| seen.lost.to_string())),
-            or_dash(interval.datagrams.map(|seen| seen.jitter.to_string())),
+            or_dash(interval.datagrams.map(|seen| seen.lost)),
+            or_dash(interval.datagrams.map(|seen| seen.jitter)),
         ],
     };
     let time = format!(

@@ -76,12 +76,7 @@ fn ceiling_rows(prediction: &Prediction) -> String {
     let full = bar_scale(&prediction.ceilings);
     let mut table = TextTable::new("|>||");
     for ceiling in &prediction.ceilings {
-        table.push_row([
-            ceiling.kind.name().to_owned(),
-            ceiling.kernel_model.to_string(),
-            value_bar(ceiling.kernel_model.as_f64(), full, BAR),
-            ceiling.formula.clone(),
-        ]);
+        table.push_row(cells![ceiling.kind.name(), ceiling.kernel_model, value_bar(ceiling.kernel_model.as_f64(), full, BAR), ceiling.formula]);
     }
     table.render(2)
 }

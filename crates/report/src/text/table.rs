@@ -6,6 +6,15 @@ use crate::chart::{break_lines, format_if};
 
 use super::style::{dim_text, indent_lines, text_columns};
 
+/// Makes the cells of a row of what can be displayed.
+macro_rules! cells {
+    ($($cell:expr),+ $(,)?) => {
+        [$(ToString::to_string(&$cell)),+]
+    };
+}
+
+pub(crate) use cells;
+
 /// Rows of cells below a head.
 #[derive(Debug, Clone)]
 pub(crate) struct TextTable {
@@ -150,12 +159,12 @@ impl TextTable {
 }
 
 /// Returns names with their values, a line each.
-pub(crate) fn pair_table<N: ToString>(
-    rows: impl IntoIterator<Item = (N, String)>,
+pub(crate) fn pair_table<N: ToString, V: ToString>(
+    rows: impl IntoIterator<Item = (N, V)>,
     indent: usize,
 ) -> String {
-    let rows = rows.into_iter();
-    TextTable::from_rows("|", rows.map(|(name, value)| [name.to_string(), value])).render(indent)
+    let rows = rows.into_iter().map(|(name, value)| cells![name, value]);
+    TextTable::from_rows("|", rows).render(indent)
 }
 
 /// Returns a figure as text, if it is known.
