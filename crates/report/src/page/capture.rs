@@ -6,9 +6,7 @@ use fullpipe_record::{
 
 use super::prelude::*;
 use super::remedy::remedies_section;
-use super::transfer::{
-    ceilings_section, evidence_section, limit_phrase, of_evidence, transfer_time,
-};
+use super::transfer::{evidence_section, limit_phrase, watched_sections};
 use crate::text::{field_name, losses_between};
 
 /// Connections in the table.
@@ -81,17 +79,8 @@ fn capture_facts(report: &CaptureReport) -> Vec<(String, String)> {
 
 fn explanation_sections(report: &CaptureReport, transfer: &CapturedTransfer) -> Vec<PageSection> {
     let verdict = &transfer.diagnosis.verdict;
-    let course = transfer
-        .diagnosis
-        .evidence
-        .as_ref()
-        .map(|evidence| of_evidence(evidence, Some(verdict)));
-    let mut sections = course.unwrap_or_default();
-    sections.extend(ceilings_section(
-        verdict,
-        transfer_rate(report, transfer).unwrap_or_default(),
-    ));
-    sections.extend(transfer_time(verdict));
+    let rate = transfer_rate(report, transfer).unwrap_or_default();
+    let mut sections = watched_sections(&transfer.diagnosis, rate);
     sections.extend(remedies_section(&transfer.diagnosis.remedies));
     sections.extend(evidence_section(verdict));
     sections

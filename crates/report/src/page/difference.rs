@@ -17,10 +17,13 @@ pub(super) fn difference_article(report: &DifferenceReport) -> Article {
         ComparisonDesign::Samples => "not in pairs",
     };
     let runs = report.a.runs + report.b.runs;
-    let mut sections = vec![quantity_changes_section(report), run_rates_section(report)];
-    sections.extend(in_order(report));
-    sections.extend(limit_counts_section(&report.limits));
-    sections.push(compared_runs_section(&report.runs));
+    let sections = known_sections([
+        Some(quantity_changes_section(report)),
+        Some(run_rates_section(report)),
+        in_order(report),
+        limit_counts_section(&report.limits),
+        Some(compared_runs_section(&report.runs)),
+    ]);
     Article {
         origin: format!("fullpipe diff · {runs} runs, {design}"),
         headline: report.sentence.clone(),
@@ -33,11 +36,11 @@ pub(super) fn difference_article(report: &DifferenceReport) -> Article {
 
 /// Returns a difference without its runs: the finding, the changes of all quantities, and the limits.
 pub fn difference_text(report: &DifferenceReport) -> String {
-    let changes = [quantity_changes_section(report)].into_iter();
     brief_text(&Article {
-        sections: changes
-            .chain(limit_counts_section(&report.limits))
-            .collect(),
+        sections: known_sections([
+            Some(quantity_changes_section(report)),
+            limit_counts_section(&report.limits),
+        ]),
         ..difference_article(report)
     })
 }

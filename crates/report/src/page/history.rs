@@ -63,10 +63,11 @@ fn history_headline(report: &HistoryReport) -> String {
 }
 
 fn history_sections(series: &HistorySeries) -> Vec<PageSection> {
-    let mut all = vec![rate_history_section(series)];
-    all.extend(history_changes_section(&series.changes));
-    all.extend(history_days_section(&series.days));
-    all
+    known_sections([
+        Some(rate_history_section(series)),
+        history_changes_section(&series.changes),
+        history_days_section(&series.days),
+    ])
 }
 
 /// Returns the rates of the runs by their time, with the level between changes, and the round trips

@@ -211,6 +211,13 @@ impl From<FigureTable> for SectionView {
     }
 }
 
+/// Returns those of these sections that there are.
+pub(crate) fn known_sections(
+    sections: impl IntoIterator<Item = Option<PageSection>>,
+) -> Vec<PageSection> {
+    sections.into_iter().flatten().collect()
+}
+
 /// Returns a table with these heads, a `|` between two, without the columns that are empty. A unit
 /// that all cells of a column have stands in its head.
 pub(crate) fn compact_table<const N: usize>(

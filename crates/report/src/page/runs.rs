@@ -160,12 +160,13 @@ fn comparison_sections(runs: &[RunSummary<'_>]) -> Vec<PageSection> {
     if runs.is_empty() {
         return Vec::new();
     }
-    let mut sections: Vec<PageSection> = rates_by_date_section(runs).into_iter().collect();
-    sections.push(rates_by_host_section(runs));
-    sections.push(runs_by_limit_section(runs));
-    sections.extend(processors_by_streams_section(runs));
-    sections.push(runs_table_section(runs));
-    sections
+    known_sections([
+        rates_by_date_section(runs),
+        Some(rates_by_host_section(runs)),
+        Some(runs_by_limit_section(runs)),
+        processors_by_streams_section(runs),
+        Some(runs_table_section(runs)),
+    ])
 }
 
 /// Returns the rates and round trips of a few over one axis of time.

@@ -17,7 +17,7 @@ use crate::text::{
 /// Returns the article on a sweep.
 pub(super) fn sweep_article(report: &SweepReport) -> Article {
     let answer = report.answer.as_ref();
-    let sections = [
+    let sections = known_sections([
         Some(rate_map_section(report)),
         published::of_sweep(report),
         by_streams(report),
@@ -29,7 +29,8 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
         fastest_run_section(report),
         processor_section(report),
         answer.map(|answer| settings_section(answer, report)),
-    ];
+        Some(sweep_runs_section(&report.runs)),
+    ]);
     let simulated = text_if(report.plan.is_virtual, ", simulated");
     Article {
         origin: format!(
@@ -40,11 +41,7 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
         headline: sweep_headline(report),
         sentences: sweep_sentences(report),
         facts: answer.map_or_else(Vec::new, |answer| sweep_facts(answer, report)),
-        sections: sections
-            .into_iter()
-            .flatten()
-            .chain([sweep_runs_section(&report.runs)])
-            .collect(),
+        sections,
         ..Article::default()
     }
 }
@@ -70,17 +67,13 @@ fn sweep_headline(report: &SweepReport) -> String {
 
 /// Returns the result of a sweep without its runs: the answer, the map, the settings and the cost.
 pub fn sweep_text(report: &SweepReport) -> String {
-    let settings = report
-        .answer
-        .as_ref()
-        .map(|answer| settings_section(answer, report));
-    let sections = [
-        Some(rate_map_section(report)),
-        settings,
-        Some(costs_section(report)),
-    ];
+    let answer = report.answer.as_ref();
     brief_text(&Article {
-        sections: sections.into_iter().flatten().collect(),
+        sections: known_sections([
+            Some(rate_map_section(report)),
+            answer.map(|answer| settings_section(answer, report)),
+            Some(costs_section(report)),
+        ]),
         ..sweep_article(report)
     })
 }

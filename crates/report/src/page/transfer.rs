@@ -95,7 +95,7 @@ fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
 }
 
 /// Returns the account of the time of a transfer; `None` where it was not booked.
-pub(super) fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
+fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
     let longest = verdict.where_time_went.first()?;
     let bars = verdict
         .where_time_went
@@ -118,13 +118,6 @@ fn watched_article(diagnosis: &Diagnosis) -> Article {
     let remote = transfer
         .map(|transfer| transfer.remote.clone())
         .unwrap_or_default();
-    let course = diagnosis
-        .evidence
-        .as_ref()
-        .map(|evidence| of_evidence(evidence, Some(&diagnosis.verdict)));
-    let mut sections = course.unwrap_or_default();
-    sections.extend(ceilings_section(&diagnosis.verdict, rate));
-    sections.extend(transfer_time(&diagnosis.verdict));
     Article {
         origin: format!("{program} ↔ {remote}"),
         headline: transfer_headline(rate, Some(&diagnosis.verdict)),
@@ -132,9 +125,20 @@ fn watched_article(diagnosis: &Diagnosis) -> Article {
         facts: transfer
             .map(|seen| vec![fact(seen.bytes, "moved while watched")])
             .unwrap_or_default(),
-        sections,
+        sections: watched_sections(diagnosis, rate),
         ..Article::default()
     }
+}
+
+/// Returns the sections on a transfer that was watched or captured, with this rate.
+pub(super) fn watched_sections(diagnosis: &Diagnosis, rate: BitRate) -> Vec<PageSection> {
+    let verdict = &diagnosis.verdict;
+    let evidence = diagnosis.evidence.as_ref();
+    let course = evidence.map(|evidence| of_evidence(evidence, Some(verdict)));
+    let mut sections = course.unwrap_or_default();
+    sections.extend(ceilings_section(verdict, rate));
+    sections.extend(transfer_time(verdict));
+    sections
 }
 
 /// Returns the limit as a phrase: `the send buffer`.
@@ -231,22 +235,19 @@ pub(super) fn transfer_sections(
     limit: Option<&Verdict>,
 ) -> Vec<PageSection> {
     let sender = of_end(measured, measured.sending_end());
-    let mut sections = vec![over_time(measured, predicted)];
-    sections.extend(flight_section(&sender, limit, predicted_bdp(predicted)));
-    sections.extend(held_back(&sender, limit));
-    sections.extend(ceilings_over_time(measured, limit));
-    sections.extend(
-        limit.and_then(|limit| ceilings_section(limit, measured.summary.steady_or_mean_rate())),
-    );
-    sections.extend(limit.and_then(transfer_time));
-    sections.extend(echo_rtt_section(measured));
-    sections.extend(stream_rates_section(measured));
-    sections.extend(processor_time_section(measured));
-    sections
-}
-
-fn predicted_bdp(predicted: Option<&Prediction>) -> Option<ByteCount> {
-    predicted.and_then(|prediction| prediction.bdp)
+    let bdp = predicted.and_then(|prediction| prediction.bdp);
+    let rate = measured.summary.steady_or_mean_rate();
+    known_sections([
+        Some(over_time(measured, predicted)),
+        flight_section(&sender, limit, bdp),
+        held_back(&sender, limit),
+        ceilings_over_time(measured, limit),
+        limit.and_then(|limit| ceilings_section(limit, rate)),
+        limit.and_then(transfer_time),
+        echo_rtt_section(measured),
+        stream_rates_section(measured),
+        processor_time_section(measured),
+    ])
 }
 
 /// Returns the rate and the round-trip time over time.
@@ -359,7 +360,7 @@ fn flight_section(
 
 /// Returns the ceilings of a verdict, the lowest first, and the rate that was measured; `None`
 /// without ceilings.
-pub(super) fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<PageSection> {
+fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<PageSection> {
     let mut all: Vec<(Limit, BitRate)> = verdict
         .ceilings
         .iter()
@@ -468,7 +469,7 @@ pub(super) fn evidence_section(verdict: &Verdict) -> Option<PageSection> {
 
 /// Returns the sections on a transfer that was watched or captured, of which the evidence is all
 /// that is known.
-pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<PageSection> {
+fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<PageSection> {
     let streams = evidence.request.streams.max(1);
     let sender = sample_snapshots(&evidence.sender_samples, u16::MAX);
     let receiver = sample_snapshots(&evidence.receiver_samples, u16::MAX);
@@ -492,15 +493,13 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
         1 => "Rate and round trips over time".to_owned(),
         many => format!("Rate and round trips of {many} connections over time"),
     };
-    let mut sections = vec![PageSection::new(
-        title,
-        "Data that was acknowledged, and round trips on the same axis.",
-        plot,
-    )];
-    sections.extend(flight_section(&sender, limit, None));
-    sections.extend(time_sequence_section(&sender));
-    sections.extend(held_back(&sender, limit));
-    sections
+    let method = "Data that was acknowledged, and round trips on the same axis.";
+    known_sections([
+        Some(PageSection::new(title, method, plot)),
+        flight_section(&sender, limit, None),
+        time_sequence_section(&sender),
+        held_back(&sender, limit),
+    ])
 }
 
 /// Returns the time–sequence graph of the whole transfer: acknowledged data, what is in flight, and
