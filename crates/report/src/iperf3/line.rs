@@ -96,39 +96,13 @@ impl ResultLine<'_> {
     }
 }
 
-/// Columns of a head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeadColumns {
-    Plain,
-    Retransmits,
-    Window,
-    Sent,
-    Arrived,
-}
+/// Head of the columns of datagrams that arrived.
+pub(crate) const ARRIVED_COLUMNS: &str = "         Jitter    Lost/Total Datagrams";
 
-impl HeadColumns {
-    /// Returns the columns for the intervals of a test that this end sends, receives, or both.
-    pub(crate) fn of_intervals(transport: Transport, sends: bool, receives: bool) -> Self {
-        match transport {
-            Transport::Tcp if sends => Self::Window,
-            Transport::Tcp => Self::Plain,
-            Transport::Udp if receives => Self::Arrived,
-            Transport::Udp => Self::Sent,
-        }
-    }
-
-    /// Returns the line with its newline.
-    pub(crate) fn head_line(self, both_ways: bool) -> String {
-        let role = text_if(both_ways, "[Role]");
-        let more = match self {
-            Self::Plain => "",
-            Self::Retransmits => "         Retr",
-            Self::Window => "         Retr  Cwnd",
-            Self::Sent => "         Total Datagrams",
-            Self::Arrived => "         Jitter    Lost/Total Datagrams",
-        };
-        format!("[ ID]{role} Interval           Transfer     Bitrate{more}\n")
-    }
+/// Returns the head above lines of figures, with these columns behind the rates.
+pub(crate) fn head_line(columns: &str, both_ways: bool) -> String {
+    let role = text_if(both_ways, "[Role]");
+    format!("[ ID]{role} Interval           Transfer     Bitrate{columns}\n")
 }
 
 #[cfg(test)]
@@ -188,7 +162,7 @@ mod tests {
             "[  5][TX-C]   0.00-1.00   sec  1.10 GBytes  9.45 Gbits/sec            86  \n"
         );
         assert_eq!(
-            HeadColumns::Window.head_line(true),
+            head_line("         Retr  Cwnd", true),
             "[ ID][Role] Interval           Transfer     Bitrate         Retr  Cwnd\n"
         );
     }

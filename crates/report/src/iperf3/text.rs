@@ -4,7 +4,9 @@ use std::fmt::Display;
 
 use fullpipe_record::{ConnectedTest, Cpu, EndReport, Interval, Request};
 
-use super::line::{HeadColumns, LineCounts, LineDatagrams, ResultLine, SEPARATOR};
+use super::line::{
+    ARRIVED_COLUMNS, LineCounts, LineDatagrams, ResultLine, SEPARATOR, head_line,
+};
 use super::view::{
     DirectionTotals, IntervalSums, count_together, datagram_counts, interval_times, is_empty_rest,
     stream_counts,
@@ -157,11 +159,10 @@ impl TextOutput {
         // A server has printed before a client that sends reports its retransmissions.
         let knows = self.options.role == TestRole::Client || ways.iter().any(|way| way.sends);
         let columns = match self.request.transport {
-            Transport::Tcp if knows => HeadColumns::Retransmits,
-            Transport::Tcp => HeadColumns::Plain,
-            Transport::Udp => HeadColumns::Arrived,
+            Transport::Tcp => text_if(knows, "         Retr"),
+            Transport::Udp => ARRIVED_COLUMNS,
         };
-        text += &columns.head_line(self.goes_both_ways());
+        text += &head_line(columns, self.goes_both_ways());
         for way in ways {
             text += &self.total_lines(&way);
             if self.options.verbose {
@@ -202,15 +203,14 @@ impl TextOutput {
     }
 
     fn head_line(&self) -> String {
-        let roles = self
-            .request
-            .data_directions()
-            .iter()
-            .map(|&direction| self.options.role.is_sender(direction));
-        let (sends, receives) =
-            roles.fold((false, false), |(s, r), sends| (s || sends, r || !sends));
-        HeadColumns::of_intervals(self.request.transport, sends, receives)
-            .head_line(self.goes_both_ways())
+        let ways = self.request.data_directions().iter();
+        let mut roles = ways.map(|&direction| self.options.role.is_sender(direction));
+        let columns = match self.request.transport {
+            Transport::Tcp => text_if(roles.any(|sends| sends), "         Retr  Cwnd"),
+            Transport::Udp if roles.all(|sends| sends) => "         Total Datagrams",
+            Transport::Udp => ARRIVED_COLUMNS,
+        };
+        head_line(columns, self.goes_both_ways())
     }
 
     /// Returns the direction of a line if data goes both ways.
