@@ -8,7 +8,7 @@ use crate::chart::figures::FigureTable;
 use crate::chart::plot::NOTHING;
 use crate::chart::quantity::{AxisUnit, Dimension, format_digits, format_quantity};
 use crate::chart::svg::{
-    displayable_text, escape_html, format_coordinate, format_percent, text_element,
+    displayable_text, escape_html, format_coordinate, format_percent, nothing_paragraph, text_element,
 };
 use crate::chart::words::{format_if, text_if};
 
@@ -134,7 +134,7 @@ impl HeatMap {
     /// nothing to draw.
     pub fn to_svg(&self) -> String {
         if self.tiles.is_empty() {
-            return format!("<p class=\"none\">{}</p>", escape_html(NOTHING));
+            return nothing_paragraph();
         }
         let tall = ROW * self.windows.len() as f64;
         let mut svg = format!(

@@ -7,7 +7,7 @@ use crate::chart::figures::FigureTable;
 use crate::chart::plot::NOTHING;
 use crate::chart::quantity::{AxisQuantity, AxisUnit, Dimension, value_range};
 use crate::chart::svg::{
-    Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent, text_element,
+    Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent, nothing_paragraph, text_element,
 };
 use crate::chart::ticks;
 use crate::chart::words::{format_if, text_if};
@@ -199,7 +199,7 @@ impl RowChart {
     /// paragraph if there is nothing to draw. Of more than 120 rows the first are drawn.
     pub fn to_svg(&self) -> String {
         let Some(scale) = RowScale::from_rows(&self.all) else {
-            return format!("<p class=\"none\">{}</p>", escape_html(NOTHING));
+            return nothing_paragraph();
         };
         let drawn = &self.all[..self.all.len().min(MAX_ROWS)];
         let bottom = ROW * drawn.len() as f64;

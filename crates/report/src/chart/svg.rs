@@ -2,6 +2,7 @@
 
 use fullpipe_units::printable_line;
 
+use crate::chart::plot::NOTHING;
 use crate::chart::quantity::trim_zeros;
 use crate::chart::words::format_if;
 
@@ -94,6 +95,11 @@ pub(crate) fn decimal_places(range: f64) -> usize {
 /// Returns the decimal places that keep four digits of the values of an axis from zero to `end`.
 pub(crate) fn value_places(end: f64) -> usize {
     (4.0 - libm::ceil(libm::log10(end.max(1e-12)))).clamp(0.0, 12.0) as usize
+}
+
+/// Returns the sentence in place of a chart without data, as a paragraph.
+pub(crate) fn nothing_paragraph() -> String {
+    format!("<p class=\"none\">{}</p>", escape_html(NOTHING))
 }
 
 /// Returns a text element at `x` (a length or a percentage) and `y` in pixels.
