@@ -84,7 +84,7 @@ fn difference_facts(report: &DifferenceReport) -> Vec<(String, String)> {
     );
     facts.extend(report.detectable.map(|share| {
         fact(
-            format!("{:.1} %", share.as_percent()),
+            tenths_of_percent(share),
             "difference that four of five such comparisons show",
         )
     }));

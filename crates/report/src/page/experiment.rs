@@ -98,7 +98,7 @@ fn experiment_facts(experiment: &Experiment) -> Vec<(String, String)> {
     } else {
         (experiment.accuracy, "of the predicted rate")
     };
-    facts.extend(accuracy.map(|share| fact(format!("{:.1} %", share.as_percent()), of_what)));
+    facts.extend(accuracy.map(|share| fact(tenths_of_percent(share), of_what)));
     facts
 }
 
@@ -124,7 +124,7 @@ fn predictions_section(experiment: &Experiment) -> PageSection {
     let shares: Vec<String> = accuracies
         .into_iter()
         .flatten()
-        .map(|share| format!("{:.1} %", share.as_percent()))
+        .map(tenths_of_percent)
         .collect();
     let title = match shares.as_slice() {
         [] => "Measured, next to the prediction".to_owned(),

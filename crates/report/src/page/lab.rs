@@ -112,7 +112,7 @@ fn step_cells(report: &LabReport, step: &LabStep) -> [String; 8] {
         step.prediction.kernel_model.to_string(),
         or_empty(step.published.and_then(|published| published.rate)),
         or_empty(step.measured),
-        accuracy.map_text(|share| format!("{:.1} %", share.as_percent())),
+        accuracy.map_text(tenths_of_percent),
         step_outcome(step).to_owned(),
         step.missed.join("; "),
     ]
@@ -264,7 +264,7 @@ fn grid_facts(report: &GridReport) -> Vec<(String, String)> {
     let accuracies = [("rule", report.by_rule), ("loss", report.by_loss)];
     let facts = accuracies.into_iter().filter_map(|(name, accuracy)| {
         let accuracy = accuracy?;
-        let error = format!("{:.1} %", accuracy.median.as_percent());
+        let error = tenths_of_percent(accuracy.median);
         let paths = count_noun(accuracy.cells, "path");
         Some((
             error,

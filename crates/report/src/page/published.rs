@@ -4,6 +4,7 @@ use fullpipe_record::{LabReport, ProgramsReport, SweepReport};
 
 use super::campaign::{counted_runs, fastest_run, rate_spread, repeated_settings};
 use super::prelude::*;
+use crate::text::whole_megabits;
 
 /// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC,
 /// 2002).
@@ -354,13 +355,10 @@ fn published_row(report: &ProgramsReport, line: &str) -> Option<Vec<String>> {
         batch.map_or(settings, |batch| &batch.name).to_owned(),
         program.to_owned(),
         published.to_owned(),
-        megabits(row.and_then(|row| row.goodput)),
-        megabits(row.and_then(|row| row.steady)),
+        row.and_then(|row| row.goodput).map_text(whole_megabits),
+        row.and_then(|row| row.steady).map_text(whole_megabits),
         verdict.map_text(|verdict| verdict.name().to_owned()),
         (*why).to_owned(),
     ])
 }
 
-fn megabits(rate: Option<BitRate>) -> String {
-    rate.map_text(|rate| format!("{:.0}", rate.as_mbps()))
-}

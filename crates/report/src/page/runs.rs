@@ -10,7 +10,7 @@ use super::campaign::processors_panel;
 use super::course::{arrival_rates, round_trips};
 use super::prelude::*;
 use super::transfer::limit_phrase;
-use crate::text::short_id;
+use crate::text::{cut_time, short_id};
 
 /// Measurements whose courses are drawn over each other.
 pub(super) const MAX_COURSES: usize = 4;
@@ -315,18 +315,8 @@ fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
     } else {
         "The runs".to_owned()
     };
-    PageSection::new(
-        title,
-        "",
-        compact_table(
-            heads,
-            runs.iter().take(MAX_ROWS).map(|run: &RunSummary<'_>| {
-                cells![run.name, run.started
-                        .chars()
-                        .take(19)
-                        .collect::<String>()
-                        .replace('T', " "), run.host_name(), run.rate, run.loaded_rtt.map_text(round_trip), or_empty(run.retransmits), or_empty(run.streams), run.limit.name()]
-            }),
-        ),
-    )
+    let rows = runs.iter().take(MAX_ROWS).map(|run| {
+                cells![run.name, cut_time(run.started, "2026-03-12 10:00:00"), run.host_name(), run.rate, run.loaded_rtt.map_text(round_trip), or_empty(run.retransmits), or_empty(run.streams), run.limit.name()]
+    });
+    PageSection::new(title, "", compact_table(heads, rows))
 }

@@ -14,7 +14,9 @@ use super::limits::{ceilings_over_time, held_back, processor_time_section};
 use super::prelude::*;
 use super::remedy::{effect_section, remedies_section, trial_section};
 use crate::chart::join_figures;
-use crate::text::{confidence_percent, limit_name, main_use, uses_of_time};
+use crate::text::{
+    confidence_percent, cut_time, limit_name, main_use, sorted_ceilings, uses_of_time,
+};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.
 const GROWTH: f64 = 1.1;
@@ -164,8 +166,8 @@ fn transfer_origin(measured: &Measurement) -> String {
     let host = &measured.peer.host;
     let peer = format_if(!host.is_empty(), || format!(" to {host}"));
     let streams = count_noun(measured.request.streams, "stream");
-    let started: String = measured.started.chars().take(19).collect();
-    let when = format_if(!started.is_empty(), || format!(" · {} UTC", started.replace('T', " ")));
+    let started = cut_time(&measured.started, "2026-03-12 10:00:00");
+    let when = format_if(!started.is_empty(), || format!(" · {started} UTC"));
     format!("fullpipe{peer} · {streams}{when}")
 }
 
@@ -361,12 +363,7 @@ fn flight_section(
 /// Returns the ceilings of a verdict, the lowest first, and the rate that was measured; `None`
 /// without ceilings.
 fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<PageSection> {
-    let mut all: Vec<(Limit, BitRate)> = verdict
-        .ceilings
-        .iter()
-        .map(|(kind, rate)| (*kind, *rate))
-        .collect();
-    all.sort_by_key(|(_, rate)| *rate);
+    let all = sorted_ceilings(verdict);
     let (lowest, least) = *all.first()?;
     let mut rows = RowChart::new("Ceilings", ["limit", "rate that it allows"]);
     rows = rows.with_row(ChartRow::from_bar("measured", measured, Blue));

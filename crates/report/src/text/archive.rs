@@ -50,7 +50,7 @@ pub fn document_list(documents: &[StoredDocument]) -> String {
         };
         table.push_row(cells![
             short_id(&document.id),
-            cut_to_minute(&document.started),
+            cut_time(&document.started, "2026-03-12 10:00"),
             cut_text(&printable_line(to), MAX_PEER),
             or_dash(rate),
             result_summary(document),
@@ -80,13 +80,10 @@ pub(crate) fn short_id(id: &str) -> &str {
         .unwrap_or(id)
 }
 
-/// Returns a time in RFC 3339 to the minute.
-fn cut_to_minute(started: &str) -> String {
-    started
-        .chars()
-        .take("2026-03-12T10:00".len())
-        .collect::<String>()
-        .replace('T', " ")
+/// Returns a time in RFC 3339 as far as it is in `shown`, such as `2026-03-12 10:00`.
+pub(crate) fn cut_time(started: &str, shown: &str) -> String {
+    let cut: String = started.chars().take(shown.len()).collect();
+    cut.replace('T', " ")
 }
 
 /// Returns one document with all that is known of it.

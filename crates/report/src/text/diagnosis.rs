@@ -171,14 +171,17 @@ pub(crate) const fn limit_name(kind: Limit) -> Option<&'static str> {
     })
 }
 
+/// Returns the ceilings of a verdict, the lowest first.
+pub(crate) fn sorted_ceilings(verdict: &Verdict) -> Vec<(Limit, BitRate)> {
+    let ceilings = verdict.ceilings.iter();
+    let mut all: Vec<(Limit, BitRate)> = ceilings.map(|(kind, rate)| (*kind, *rate)).collect();
+    all.sort_by_key(|(_, rate)| *rate);
+    all
+}
+
 /// Returns a bar for every ceiling, the lowest first, the limit marked.
 fn ceiling_bars(verdict: &Verdict) -> String {
-    let mut ceilings: Vec<(Limit, BitRate)> = verdict
-        .ceilings
-        .iter()
-        .map(|(kind, rate)| (*kind, *rate))
-        .collect();
-    ceilings.sort_by_key(|(_, rate)| *rate);
+    let ceilings = sorted_ceilings(verdict);
     let full = ceilings.last().map_or(0.0, |(_, rate)| rate.as_f64());
     let mut table = TextTable::new("|>|");
     for (kind, rate) in ceilings {

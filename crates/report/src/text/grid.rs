@@ -106,7 +106,7 @@ fn cell_table(report: &GridReport) -> String {
             path_cell(cell)
         };
         let mut row = vec![place, bound_cell(cell), control_cell(cell)];
-        row.push(megabits_cell(Some(cell.prediction.kernel_model)));
+        row.push(megabits_cell(cell.prediction.kernel_model));
         if both {
             row.push(megabits_cell(cell.simulated.and_then(|run| run.steady)));
         }

@@ -114,7 +114,7 @@ fn rate_table(report: &LabReport) -> String {
     let mut table =
         TextTable::new("step|>textbook|>model|>published|>measured|>÷ textbook|>÷ model|");
     for step in &report.steps {
-        table.push_row(cells![step.name, megabits_cell(Some(step.prediction.textbook)), megabits_cell(Some(step.prediction.kernel_model)), megabits_cell(step.published.and_then(|published| published.rate)), megabits_cell(step.measured), accuracy_percent(step.accuracy_textbook), accuracy_percent(step.accuracy), outcome_label(step)]);
+        table.push_row(cells![step.name, megabits_cell(step.prediction.textbook), megabits_cell(step.prediction.kernel_model), megabits_cell(step.published.and_then(|published| published.rate)), megabits_cell(step.measured), accuracy_percent(step.accuracy_textbook), accuracy_percent(step.accuracy), outcome_label(step)]);
         for load in &step.cross_traffic {
             let published = megabits_cell(load.published.and_then(|published| published.rate));
             let measured = megabits_cell(load.measured);
@@ -132,7 +132,7 @@ fn datagram_table(report: &LabReport) -> String {
     for step in &report.steps {
         if let Some(seen) = step.datagrams {
             let published = step.published.unwrap_or_default();
-            table.push_row(cells![step.name, megabits_cell(Some(seen.offered)), percent_cell(Some(seen.loss_textbook)), percent_cell(seen.loss_kernel_model), percent_cell(published.loss), percent_cell(Some(seen.loss)), seen.jitter, or_dash(published.jitter)]);
+            table.push_row(cells![step.name, megabits_cell(seen.offered), percent_cell(seen.loss_textbook), percent_cell(seen.loss_kernel_model), percent_cell(published.loss), percent_cell(seen.loss), seen.jitter, or_dash(published.jitter)]);
         }
         for load in step.cross_traffic.iter().filter(|load| load.loss.is_some()) {
             table.push_row(cross_datagram_row(load));
@@ -252,10 +252,10 @@ fn bytes_cell(size: Option<ByteCount>) -> String {
     or_dash(size.map(ByteCount::get))
 }
 
-pub(crate) fn megabits_cell(rate: Option<BitRate>) -> String {
-    or_dash(rate.map(|rate| format!("{:.2}", rate.as_mbps())))
+pub(crate) fn megabits_cell(rate: impl Into<Option<BitRate>>) -> String {
+    or_dash(rate.into().map(|rate| format!("{:.2}", rate.as_mbps())))
 }
 
-fn percent_cell(share: Option<Ratio>) -> String {
-    or_dash(share.map(|share| format!("{:.2} %", share.as_percent())))
+pub(crate) fn percent_cell(share: impl Into<Option<Ratio>>) -> String {
+    or_dash(share.into().map(|share| format!("{:.2} %", share.as_percent())))
 }

@@ -486,9 +486,14 @@ fn storage_sentence(used: StorageUse) -> String {
     }
 }
 
+/// Returns a share in percent, to a tenth.
+pub(crate) fn tenths_of_percent(share: Ratio) -> String {
+    format!("{:.1} %", share.as_percent())
+}
+
 /// `97 %`, or a dash.
 pub(crate) fn accuracy_percent(ratio: Option<Ratio>) -> String {
-    or_dash(ratio.map(|ratio| format!("{:.1} %", ratio.as_percent())))
+    or_dash(ratio.map(tenths_of_percent))
 }
 
 #[cfg(test)]

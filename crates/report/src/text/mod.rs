@@ -27,9 +27,11 @@ pub(crate) mod table;
 mod time_account;
 mod two_captures;
 
-pub(crate) use archive::{no_change, short_id};
+pub(crate) use archive::{cut_time, no_change, short_id};
 pub(crate) use completion::rounded_duration;
-pub(crate) use diagnosis::{command_time_text, confidence_percent, limit_name, remedy_reason};
+pub(crate) use diagnosis::{
+    command_time_text, confidence_percent, limit_name, remedy_reason, sorted_ceilings,
+};
 pub(crate) use difference::ratio_change;
 pub(crate) use simulation::transfer_names;
 pub(crate) use sweep::{
@@ -62,6 +64,7 @@ pub use measurement::{
     not_valid,
 };
 pub use prediction::prediction_text;
+pub(crate) use programs::whole_megabits;
 pub use programs::{program_moved, programs_text};
 pub use ramp::{ramp_step, ramp_text};
 pub use relay::{relay_line, relay_progress};
