@@ -21,7 +21,7 @@ use crate::options::{CopyError, CopyEvent};
 use crate::packing::{BlockCompression, CodecPool, MeteredWriter, WriteThroughput};
 use crate::protocol::{
     AGAIN, BLOCK, CopyMessage, DataHead, ExcludePatterns, ExtendedAttributes, FileChunks,
-    FileOutcome, TreeEntry, VerifiedChunks,
+    FileOutcome, TreeEntry, chunk_length,
 };
 use crate::queue::{BlockJob, ChunkJob, CopyQueue, NextWork, SSH};
 use crate::threads::start_thread;
@@ -155,7 +155,7 @@ impl FileSender {
                 self.queue.got_blocks(ChunkJob { file, chunk }, missing);
             }
             CopyMessage::Got { file, chunk, .. } => {
-                let length = VerifiedChunks::new(self.file_size(file)?).chunk_length(chunk);
+                let length = chunk_length(self.file_size(file)?, chunk);
                 if self.queue.record_arrival(ChunkJob { file, chunk }) {
                     CopyCounts::add_to(&self.common.tally.verified, length.unwrap_or(0) as u64);
                 }

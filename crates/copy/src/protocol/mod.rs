@@ -26,8 +26,9 @@ mod pattern;
 pub use attributes::{AttributeError, AttributeKind, ExtendedAttributes};
 pub use chunks::{
     BLOCK, CHUNK, ChunkBlocks, Digest, FileChunks, VerifiedChunks, ZEROS, block_count, block_hash,
-    block_length, chunk_hash,
+    block_length, chunk_hash, chunk_length,
 };
+pub(crate) use chunks::block_offset;
 pub use entry::{EntryKind, FileIdentity, ModificationTime, TreeEntry};
 pub use journal::{JournalFormat, RecoveredChunks};
 pub use message::{

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::protocol::{
-    AGAIN, ChunkBlocks, CopyMessage, DATA_HEADER, DataHead, DataHeader, VerifiedChunks, ZEROS,
-    block_hash, block_length, chunk_hash,
+    AGAIN, ChunkBlocks, CopyMessage, DATA_HEADER, DataHead, DataHeader, ZEROS, block_hash,
+    block_length, chunk_hash, chunk_length,
 };
 
 use super::complete::ArrivedFile;
@@ -343,8 +343,7 @@ fn verified_length(
 ) -> Result<Option<usize>, CopyError> {
     const WRONG_SIZE: &str = "it sent a block of another size than it has listed";
     let (chunk, block, packed) = (header.chunk, header.block, header.packed);
-    let length = VerifiedChunks::new(file.size)
-        .chunk_length(chunk)
+    let length = chunk_length(file.size, chunk)
         .ok_or_else(|| CopyError::from_rule(WRONG_SIZE))?;
     let found = match content.len() {
         0 if block == 0 && !packed => chunk_hash(file.size, chunk, &ZEROS[..length]),
