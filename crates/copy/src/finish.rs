@@ -85,7 +85,7 @@ fn create_links(receiver: &FileReceiver, tree: Option<&FolderTree>) {
 
 /// Returns true if `first` is the file of this state.
 fn has_inode(tree: Option<&FolderTree>, first: &EntryPath, stat: &Stat) -> io::Result<bool> {
-    let found = tree.map_or(Ok(None), |tree| tree.locate_entry(first)?.stat_entry())?;
+    let found = tree.map_or(Ok(None), |tree| tree.stat_path(first))?;
     Ok(found.is_some_and(|found| (found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino)))
 }
 

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ use crate::protocol::{
     ExtendedAttributes, FileChunks, FileIdentity, FileOutcome, ModificationTime, TreeEntry,
     VerifiedChunks,
 };
-use crate::root::FolderRoot;
+use crate::root::{FolderRoot, folder_of};
 use crate::threads::start_thread;
 use crate::tree::FolderTree;
 use fullpipe_sys::lock;
@@ -279,12 +279,8 @@ impl FileReceiver {
     /// Opens the folder of a single file that gets this name.
     fn open_file_place(&self, name: &OsStr) -> io::Result<CopyDestination> {
         let ReceiveOptions { root, path, .. } = &self.options;
-        let folder = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
         let name = EntryPath::new(name.as_bytes()).map_err(io::Error::other)?;
-        let tree = root.open_tree(folder)?;
+        let tree = root.open_tree(folder_of(path))?;
         root.check_name(&tree, &name)?;
         Ok(CopyDestination {
             tree: Some(tree),

@@ -46,10 +46,12 @@ impl FolderTree {
     /// Opens the folder that the user named, links followed.
     pub(crate) fn open_root(path: &Path) -> io::Result<Self> {
         let root = openat(CWD, path, SEARCHED, Mode::empty())?;
-        Ok(Self {
-            root: Arc::new(root),
-            last: Mutex::default(),
-        })
+        Ok(Self::from_root(Arc::new(root)))
+    }
+
+    fn from_root(root: Arc<OwnedFd>) -> Self {
+        let last = Mutex::default();
+        Self { root, last }
     }
 
     /// Returns the folder at `path` with everything below it; this tree if there is none.
@@ -58,10 +60,7 @@ impl FolderTree {
             Some(path) => Arc::new(self.open_entry(path, SEARCHED)?),
             None => Arc::clone(&self.root),
         };
-        Ok(Self {
-            root,
-            last: Mutex::default(),
-        })
+        Ok(Self::from_root(root))
     }
 
     /// Opens what is at `path`.
@@ -90,28 +89,29 @@ impl FolderTree {
 
     /// Returns the folder of `path` and the name there.
     pub(crate) fn locate_entry(&self, path: &EntryPath) -> io::Result<TreeEntryName> {
-        let name = path.last_name().to_vec();
-        let Some(folder) = path.parent_path() else {
-            return Ok(TreeEntryName {
-                folder: Arc::clone(&self.root),
-                name,
-            });
+        let folder = match path.parent_path() {
+            Some(folder) => self.searched_folder(folder)?,
+            None => Arc::clone(&self.root),
         };
+        let name = path.last_name().to_vec();
+        Ok(TreeEntryName { folder, name })
+    }
+
+    /// Returns the state of what is at `path`; `None` if it does not exist.
+    pub(crate) fn stat_path(&self, path: &EntryPath) -> io::Result<Option<Stat>> {
+        self.locate_entry(path)?.stat_entry()
+    }
+
+    fn searched_folder(&self, folder: &[u8]) -> io::Result<Arc<OwnedFd>> {
         let mut last = lock(&self.last);
-        if let Some((known, folder_fd)) = last.as_ref()
+        if let Some((known, opened)) = last.as_ref()
             && known == folder
         {
-            return Ok(TreeEntryName {
-                folder: Arc::clone(folder_fd),
-                name,
-            });
+            return Ok(Arc::clone(opened));
         }
         let opened = Arc::new(open_beneath(&self.root, folder, SEARCHED)?);
         *last = Some((folder.to_vec(), Arc::clone(&opened)));
-        Ok(TreeEntryName {
-            folder: opened,
-            name,
-        })
+        Ok(opened)
     }
 }
 

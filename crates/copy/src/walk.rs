@@ -16,7 +16,7 @@ use crate::protocol::{
     EntryKind, EntryPath, ExcludePatterns, ExtendedAttributes, FileIdentity, PathError, TreeEntry,
 };
 use crate::receiver::{MAX_ENTRIES, MAX_LIST, PathHash, SECOND_NAME, path_hash};
-use crate::root::FolderRoot;
+use crate::root::{FolderRoot, folder_of};
 use crate::tree::{FolderTree, file_type, folder_names, modification_time, path_in_folder};
 
 /// A file or folder that the user named.
@@ -69,15 +69,10 @@ impl CopySource {
                 top: None,
             });
         };
-        let folder = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        let tree = root.open_tree(folder).map_err(&failed)?;
+        let tree = root.open_tree(folder_of(path)).map_err(&failed)?;
         let top = EntryPath::new(name).map_err(|error| failed(io::Error::other(error)))?;
         let found = tree
-            .locate_entry(&top)
-            .and_then(|within| within.stat_entry())
+            .stat_path(&top)
             .map_err(&failed)?;
         found.ok_or_else(|| failed(io::Error::new(io::ErrorKind::NotFound, "it is not there")))?;
         Ok(Self {
@@ -90,8 +85,7 @@ impl CopySource {
     pub(crate) fn is_single(&self) -> bool {
         let stat = self.top.as_ref().and_then(|top| {
             self.tree
-                .locate_entry(top)
-                .and_then(|within| within.stat_entry())
+                .stat_path(top)
                 .ok()?
         });
         stat.is_some_and(|stat| file_type(&stat) != FileType::Directory)
@@ -158,8 +152,7 @@ pub(crate) fn file_now(
 ) -> io::Result<Option<(EntryKind, SourceFile)>> {
     let stat = match sources[file.source]
         .tree
-        .locate_entry(&file.path)
-        .and_then(|within| within.stat_entry())
+        .stat_path(&file.path)
     {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         found => found?,

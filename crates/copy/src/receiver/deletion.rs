@@ -87,8 +87,7 @@ impl FileReceiver {
     pub(super) fn make_room(&self, tree: &FolderTree, entry: &TreeEntry) {
         // Who makes the entry finds out why it cannot be reached.
         let Ok(Some(stat)) = tree
-            .locate_entry(&entry.path)
-            .and_then(|within| within.stat_entry())
+            .stat_path(&entry.path)
         else {
             return;
         };
@@ -139,8 +138,7 @@ fn to_delete(
     path: &EntryPath,
 ) -> io::Result<Vec<EntryPath>> {
     let is_folder = tree
-        .locate_entry(path)?
-        .stat_entry()?
+        .stat_path(path)?
         .is_some_and(|stat| file_type(&stat) == FileType::Directory);
     if excludes.excludes_path(path, is_folder) {
         return Ok(Vec::new());

@@ -35,7 +35,7 @@ use crate::options::{CopyError, CopyEvent, CopyOptions, CopyPath, CopyResult, Da
 use crate::part::{PartialFile, has_left_data, recover_chunks, remove_left};
 use crate::protocol::{CHUNK, Digest, EntryPath, FileIdentity, ModificationTime, VerifiedChunks};
 use crate::report::{DataRoute, copy_report};
-use crate::root::FolderRoot;
+use crate::root::{FolderRoot, folder_of};
 use crate::session::own_settings;
 use crate::summary::Figures;
 use crate::tree::{FolderTree, check_replaceable, file_type, modification_time, permission_bits};
@@ -248,7 +248,7 @@ impl WebCopy {
         file: &OpenedFile,
         place: Option<&PlacedFile>,
     ) -> Result<bool, FetchFailure> {
-        let found = place.map(|place| place.tree.locate_entry(&place.name)?.stat_entry());
+        let found = place.map(|place| place.tree.stat_path(&place.name));
         let found = found.transpose().map_err(not_written)?.flatten();
         if let Some(stat) = &found {
             check_replaceable(stat).map_err(not_written)?;
@@ -439,7 +439,7 @@ impl WebCopy {
             FolderRoot::User.make_folder(folder)?;
         }
         let tree = FolderTree::open_root(folder)?;
-        let stat = tree.locate_entry(&name)?.stat_entry()?;
+        let stat = tree.stat_path(&name)?;
         let replaced = stat.filter(|stat| file_type(stat) == FileType::RegularFile);
         let mode = replaced.map_or_else(usual_mode, |stat| permission_bits(&stat));
         Ok(Some(PlacedFile { tree, name, mode }))
@@ -520,13 +520,6 @@ impl WebCopy {
         self.send_note(format!("seen from here: {}", verdict.sentence));
         copy_limit(&verdict)
     }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
 }
 
 /// Returns the permissions of a new file of this process.
