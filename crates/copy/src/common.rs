@@ -128,6 +128,17 @@ impl TransferContext {
         }
     }
 
+    /// Notes something that cannot be sent or made, for the user, who may be at the other end.
+    pub(crate) fn report_unreadable(&self, why: String) {
+        match self.events {
+            Some(_) => self.tally.record_failure(why),
+            None => self.out.send_message(&CopyMessage::Unreadable {
+                file: u32::MAX,
+                why,
+            }),
+        }
+    }
+
     /// Says that attributes are not kept, once for each kind.
     pub(crate) fn not_kept(&self, path: &EntryPath, what: NotKept) {
         let NotKept { kind, why } = what;

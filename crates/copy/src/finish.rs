@@ -78,7 +78,7 @@ fn create_links(receiver: &FileReceiver, tree: Option<&FolderTree>) {
             }
         };
         if let Err(error) = linked {
-            receiver.report_problem(&path, &error.to_string());
+            receiver.report_problem(&path, &error);
         }
     }
 }
@@ -124,7 +124,7 @@ fn settle_folders(receiver: &FileReceiver, tree: &FolderTree) {
             continue;
         };
         if let Err(error) = settle_folder(receiver, tree, &path, listed) {
-            receiver.report_problem(&path, &error.to_string());
+            receiver.report_problem(&path, &error);
         }
     }
     let synchronised = tree.open_folder(None).and_then(|root| Ok(fsync(root)?));

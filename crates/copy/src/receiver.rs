@@ -243,7 +243,7 @@ impl FileReceiver {
             CopyMessage::Unreadable {
                 file: u32::MAX,
                 why,
-            } => self.report_unreadable(why),
+            } => self.common.report_unreadable(why),
             CopyMessage::Unreadable { file, why } => self.fail_file(file, why),
             CopyMessage::Again { file, entry } => self.restart_file(file, entry)?,
             CopyMessage::Note { text } => self.common.send_note(text),
@@ -446,18 +446,8 @@ impl FileReceiver {
     }
 
     /// Notes an entry that is no file and cannot be made.
-    pub(crate) fn report_problem(&self, path: &dyn Display, why: &str) {
-        self.report_unreadable(format!("{path}: {why}"));
-    }
-
-    fn report_unreadable(&self, why: String) {
-        match self.common.events {
-            Some(_) => self.common.tally.record_failure(why),
-            None => self.common.out.send_message(&CopyMessage::Unreadable {
-                file: u32::MAX,
-                why,
-            }),
-        }
+    pub(crate) fn report_problem(&self, path: &dyn Display, why: &dyn Display) {
+        self.common.report_unreadable(format!("{path}: {why}"));
     }
 
     /// Reports that something was deleted, or would be.

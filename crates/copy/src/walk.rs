@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::fmt::Display;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -230,10 +231,7 @@ struct PendingFolder {
 
 impl PendingFolder {
     fn folder_path(&self) -> Result<EntryPath, PathError> {
-        self.outer.as_ref().map_or_else(
-            || EntryPath::new(&*self.name),
-            |outer| outer.join_name(&self.name),
-        )
+        path_in_folder(self.outer.as_deref(), &self.name)
     }
 }
 
@@ -259,7 +257,7 @@ impl SourceWalk<'_> {
         let shown = folder.map_or(&b"."[..], EntryPath::as_bytes);
         let names = match source.tree.open_folder(folder).and_then(folder_names) {
             Ok(names) => names,
-            Err(error) => return self.report_problem(shown, &error.to_string()),
+            Err(error) => return self.report_problem(shown, &error),
         };
         for name in names {
             if self.list.is_over() {
@@ -275,7 +273,7 @@ impl SourceWalk<'_> {
                     match error {
                         // A file of another transfer, which is not complete.
                         PathError::Reserved => self.list.not_sent(&whole, &error.to_string()),
-                        _ => self.report_problem(&whole, &error.to_string()),
+                        _ => self.report_problem(&whole, &error),
                     }
                 }
             }
@@ -291,24 +289,22 @@ impl SourceWalk<'_> {
         }
         match entry {
             Ok(Some(kind)) => {
-                let attributes = match kind {
-                    EntryKind::Folder { .. } | EntryKind::File { .. } => {
-                        self.entry_attributes(source, &path)
+                let (attributes, file) = match kind {
+                    EntryKind::Folder { .. } => {
+                        self.push_folder(&path);
+                        (self.entry_attributes(source, &path), None)
                     }
-                    _ => ExtendedAttributes::default(),
+                    EntryKind::File { size, identity, .. } => {
+                        let file = SourceFile {
+                            source: index,
+                            path: path.clone(),
+                            size,
+                            identity,
+                        };
+                        (self.entry_attributes(source, &path), Some(file))
+                    }
+                    _ => (ExtendedAttributes::default(), None),
                 };
-                let file = match kind {
-                    EntryKind::File { size, identity, .. } => Some(SourceFile {
-                        source: index,
-                        path: path.clone(),
-                        size,
-                        identity,
-                    }),
-                    _ => None,
-                };
-                if matches!(kind, EntryKind::Folder { .. }) {
-                    self.push_folder(&path);
-                }
                 let entry = TreeEntry {
                     path,
                     kind,
@@ -317,7 +313,7 @@ impl SourceWalk<'_> {
                 self.list.add_entry(entry, file);
             }
             Ok(None) => {}
-            Err(error) => self.report_problem(path.as_bytes(), &error.to_string()),
+            Err(error) => self.report_problem(path.as_bytes(), &error),
         }
     }
 
@@ -429,9 +425,9 @@ impl SourceWalk<'_> {
         );
     }
 
-    fn report_problem(&mut self, path: &[u8], why: &str) {
+    fn report_problem(&mut self, path: &[u8], why: &dyn Display) {
         self.is_complete = false;
-        self.list.add_problem(path, why);
+        self.list.add_problem(path, &why.to_string());
     }
 }
 

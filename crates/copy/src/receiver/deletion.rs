@@ -68,8 +68,9 @@ impl FileReceiver {
         else {
             return;
         };
-        let path = folder.map_or_else(|| EntryPath::new(name), |folder| folder.join_name(name));
-        let Ok(path) = path else { return };
+        let Ok(path) = path_in_folder(folder, name) else {
+            return;
+        };
         let was_sent = lock(&self.list).has_path(&path);
         if !was_sent
             && !self.options.excludes.excludes_path(&path, false)

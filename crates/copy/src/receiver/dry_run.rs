@@ -49,7 +49,7 @@ impl FileReceiver {
                 self.note_vacant(path);
                 self.would_copy(path);
             }
-            Err(error) => self.report_problem(path, &error.to_string()),
+            Err(error) => self.report_problem(path, &error),
         }
     }
 
@@ -65,7 +65,7 @@ impl FileReceiver {
         }) {
             Ok(true) => {}
             Ok(false) => self.would_copy(path),
-            Err(error) => self.report_problem(path, &error.to_string()),
+            Err(error) => self.report_problem(path, &error),
         }
     }
 

@@ -57,7 +57,7 @@ impl FileReceiver {
                 .and_then(|within| within.make_folder());
             // It gets its own permissions at the end.
             if let Err(error) = made.and_then(|()| tree.let_owner_in(path)) {
-                self.report_problem(path, &error.to_string());
+                self.report_problem(path, &error);
                 return false;
             }
         }
@@ -166,7 +166,7 @@ impl FileReceiver {
             working.rename_or_remove(&within)
         });
         if let Err(error) = made {
-            self.report_problem(path, &error.to_string());
+            self.report_problem(path, &error);
         }
     }
 
