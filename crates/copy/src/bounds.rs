@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::protocol::CopyRequest;
+use crate::shared::SharedNumber;
 use fullpipe_sys::lock;
 
 /// Time for which a thread that waited for a processor may send faster afterwards.
@@ -82,7 +83,7 @@ impl CopyBounds {
         let waited = self
             .paces
             .iter()
-            .map(|pace| pace.waited.load(Ordering::Relaxed));
+            .map(|pace| pace.waited.current_value());
         Duration::from_nanos(waited.sum())
     }
 }
@@ -93,7 +94,7 @@ pub(crate) struct RatePace {
     rate: BitRate,
     next: Mutex<Instant>,
     /// Nanoseconds for which threads have waited.
-    waited: AtomicU64,
+    waited: SharedNumber,
 }
 
 impl RatePace {
@@ -101,7 +102,7 @@ impl RatePace {
         Self {
             rate,
             next: Mutex::new(Instant::now()),
-            waited: AtomicU64::new(0),
+            waited: SharedNumber::default(),
         }
     }
 
@@ -113,7 +114,7 @@ impl RatePace {
         if !wait.is_zero() {
             thread::sleep(wait);
             let waited = now.elapsed().as_nanos() as u64;
-            self.waited.fetch_add(waited, Ordering::Relaxed);
+            self.waited.increase_by(waited);
         }
     }
 

@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(crate) use self::listed::{
     path_hash,
 };
 use crate::attributes::HeldAttributes;
-use crate::common::{CopyCounts, TransferContext};
+use crate::common::TransferContext;
 use crate::data_stream::DataConnections;
 use crate::options::{CopyError, CopyEvent};
 use crate::packing::CodecPool;
@@ -39,6 +39,7 @@ use crate::protocol::{
     VerifiedChunks,
 };
 use crate::root::{FolderRoot, folder_of};
+use crate::shared::{SharedFlag, SharedNumber};
 use crate::threads::start_thread;
 use crate::tree::FolderTree;
 use fullpipe_sys::lock;
@@ -55,19 +56,19 @@ pub(crate) struct FileReceiver {
     /// such thread.
     whole: Mutex<Option<VecDeque<ArrivedFile>>>,
     files: AtomicU32,
-    corrupt: AtomicU32,
+    corrupt: SharedNumber,
     decompressors: CodecPool<BlockDecompressor>,
     /// Chunks that are there in part.
     begun: AtomicUsize,
     /// The time until which this transfer waits for others that hold its files.
     waits_until: OnceLock<Instant>,
     /// The destination's file system has no locks, which was said.
-    lacks_locks: AtomicBool,
+    lacks_locks: SharedFlag,
     pub(crate) list: Mutex<ReceivedList>,
     /// Changes of `list` and `incoming` for the thread that waits for the end.
     pub(crate) changed: Condvar,
     /// Nanoseconds that connections spent on verifying and writing.
-    working: AtomicU64,
+    working: SharedNumber,
 }
 
 /// The rules of a receiver.
@@ -172,14 +173,14 @@ impl FileReceiver {
             held: HeldAttributes::default(),
             whole: Mutex::default(),
             files: AtomicU32::new(0),
-            corrupt: AtomicU32::new(0),
+            corrupt: SharedNumber::default(),
             decompressors: CodecPool::default(),
             begun: AtomicUsize::new(0),
             waits_until: OnceLock::new(),
-            lacks_locks: AtomicBool::new(false),
+            lacks_locks: SharedFlag::default(),
             list: Mutex::default(),
             changed: Condvar::new(),
-            working: AtomicU64::new(0),
+            working: SharedNumber::default(),
         }
     }
 
@@ -222,7 +223,7 @@ impl FileReceiver {
 
     /// Returns the time that all connections together spent on verifying and writing, in seconds.
     pub(crate) fn work_seconds(&self) -> f64 {
-        self.working.load(Ordering::Relaxed) as f64 / 1e9
+        self.working.current_value() as f64 / 1e9
     }
 
     /// Carries out what the sender says.
@@ -453,7 +454,7 @@ impl FileReceiver {
     /// Reports that something was deleted, or would be.
     fn report_deleted(&self, path: EntryPath) {
         if self.common.events.is_some() {
-            CopyCounts::add_to(&self.common.tally.deleted, 1);
+            self.common.tally.deleted.increase_by(1);
             self.common.send_event(CopyEvent::Deleted(path));
         } else {
             self.common.out.send_message(&CopyMessage::Deleted { path });

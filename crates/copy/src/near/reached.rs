@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use crate::joining::EarlyConnections;
 use crate::options::FarHost;
 use crate::protocol::{CopyAnswer, CopyMessage};
 use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection};
+use crate::shared::SharedFlag;
 use crate::threads::start_answering;
 use fullpipe_sys::lock;
 
@@ -53,7 +53,7 @@ pub(super) struct ReachedFarEnd<'r> {
     /// Settings of this host and of its own.
     pub(super) settings: [&'r HostSettings; 2],
     /// The transfer has ended, so that no way for data is searched for any more.
-    pub(super) is_over: AtomicBool,
+    pub(super) is_over: SharedFlag,
 }
 
 impl ReachedFarEnd<'_> {

@@ -13,7 +13,6 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use super::complete::ArrivedFile;
 use super::{CopyDestination, FileReceiver, IncomingFile, IncomingState};
 use crate::attributes::{NotKept, apply_attributes, attributes_differ};
-use crate::common::CopyCounts;
 use crate::options::CopyError;
 use crate::part::{PartialFile, recover_chunks, remove_left, remove_unlocked, working_entry};
 use crate::protocol::{
@@ -197,7 +196,7 @@ impl FileReceiver {
     fn want_rows(&self, file: u32, size: ByteCount, rows: impl IntoIterator<Item = FileChunks>) {
         for chunks in rows {
             if self.common.events.is_some() {
-                CopyCounts::add_to(&self.common.tally.wanted, chunks.byte_count(size).get());
+                self.common.tally.wanted.increase_by(chunks.byte_count(size).get());
             }
             self.common
                 .out
@@ -283,7 +282,7 @@ impl FileReceiver {
         let (part, lost) = self.when_free(path, || {
             PartialFile::open_part(tree, path, file.size, file.identity, verified)
         })?;
-        if !part.is_locked && !self.lacks_locks.swap(true, Ordering::Relaxed) {
+        if !part.is_locked && !self.lacks_locks.raise_flag() {
             self.common.send_note(format!(
                 "the file system of {path} has no locks: let no other copy write the same files"
             ));

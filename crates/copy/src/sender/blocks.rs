@@ -7,7 +7,6 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
 
 use super::FileSender;
-use crate::common::CopyCounts;
 use crate::packing::BlockCompression;
 use crate::protocol::{
     BLOCK, DATA_HEADER, DataHeader, ZEROS, block_count, block_hash, block_length, block_offset,
@@ -106,7 +105,7 @@ impl<'s> BlockReader<'s> {
             .as_mut()
             .and_then(|packing| packing.compress_block(content));
         let crossing = packed.unwrap_or(length);
-        CopyCounts::add_to(&self.sender.common.tally.saved, (length - crossing) as u64);
+        self.sender.common.tally.saved.increase_by((length - crossing) as u64);
         let packed = packed.is_some();
         let header = DataHeader {
             file: job.file,

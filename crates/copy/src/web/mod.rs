@@ -16,7 +16,6 @@ use std::io::{self, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender as EventSender;
 use std::time::{Duration, Instant};
 
@@ -37,6 +36,7 @@ use crate::protocol::{CHUNK, Digest, EntryPath, FileIdentity, ModificationTime, 
 use crate::report::{DataRoute, copy_report};
 use crate::root::{FolderRoot, folder_of};
 use crate::session::own_settings;
+use crate::shared::SharedFlag;
 use crate::summary::Figures;
 use crate::tree::{FolderTree, check_replaceable, file_type, modification_time, permission_bits};
 use crate::tuning::initial_connections;
@@ -62,7 +62,7 @@ pub(crate) struct WebCopy {
     bounds: CopyBounds,
     tally: Arc<CopyCounts>,
     events: EventSender<CopyEvent>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<SharedFlag>,
     watch: SocketWatch,
     own: HostSettings,
 }
@@ -129,7 +129,7 @@ impl WebCopy {
         url: WebUrl,
         tally: Arc<CopyCounts>,
         events: EventSender<CopyEvent>,
-        stop: Arc<AtomicBool>,
+        stop: Arc<SharedFlag>,
     ) -> Result<Self, CopyError> {
         let client = WebClient::new(options.timeout.into())
             .map_err(|error| CopyError::from_io("cannot set up TLS")(io::Error::other(error)))?;
@@ -204,7 +204,7 @@ impl WebCopy {
             drop(arrived);
             if !is_kept {
                 remove_left(&place.tree, &place.name).map_err(not_written)?;
-                self.tally.verified.store(0, Ordering::Relaxed);
+                self.tally.verified.set_value(0);
             }
             return Err(failure);
         }
@@ -259,13 +259,13 @@ impl WebCopy {
                 && file.modified() == Some(modification_time(stat))
         });
         if same.is_some() && self.options.digest.is_none() {
-            CopyCounts::add_to(&self.tally.present, 1);
+            self.tally.present.increase_by(1);
             return Ok(true);
         }
         if self.options.dry_run {
             let size = file.head.file_length().unwrap_or_default();
-            CopyCounts::add_to(&self.tally.files, 1);
-            CopyCounts::add_to(&self.tally.bytes, size);
+            self.tally.files.increase_by(1);
+            self.tally.bytes.increase_by(size);
         }
         Ok(self.options.dry_run)
     }
@@ -280,7 +280,7 @@ impl WebCopy {
         let identity = file_identity(&self.url, size, validator);
         let (part, verified) = self.open_part(place, size, identity).map_err(not_written)?;
         let missing = size.saturating_sub(verified.verified_bytes());
-        self.tally.wanted.store(missing.get(), Ordering::Relaxed);
+        self.tally.wanted.set_value(missing.get());
         let mut first = Some(connection);
         let mut state = (part, verified);
         loop {
@@ -294,7 +294,7 @@ impl WebCopy {
             if let Err(failure) = ended {
                 if matches!(failure, FetchFailure::Changed) {
                     part.discard_data();
-                    self.tally.verified.store(0, Ordering::Relaxed);
+                    self.tally.verified.set_value(0);
                 }
                 return Err(failure);
             }
@@ -336,7 +336,7 @@ impl WebCopy {
         connection: WebConnection,
     ) -> Result<(OpenedFile, ArrivedFile), FetchFailure> {
         if let Some(length) = file.head.file_length() {
-            self.tally.wanted.store(length, Ordering::Relaxed);
+            self.tally.wanted.set_value(length);
         }
         let mut arrived = self.receive_whole(place, connection)?;
         if self.options.verify_disk {
@@ -477,7 +477,7 @@ impl WebCopy {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_raised()
     }
 
     fn send_note(&self, text: String) {
@@ -509,7 +509,7 @@ impl WebCopy {
     /// Returns the limit of a copy whose data came for so long, and tells the user what this end
     /// has seen of it.
     fn limit_after(&self, duration: Duration) -> Option<CopyLimit> {
-        let received = ByteCount::new(self.tally.verified.load(Ordering::Relaxed));
+        let received = ByteCount::new(self.tally.verified.current_value());
         if received == ByteCount::ZERO {
             return None;
         }
