@@ -6,7 +6,7 @@ use fullpipe_record::{
 };
 
 use super::course::{
-    LevelChange, SampleSnapshot, arrival_rates, by_bytes, bytes_over_time, level_changes,
+    LevelChange, SampleSnapshot, arrival_rates, by_bytes, figure_over_time, level_changes,
     level_note, level_series, mean_so_far, of_end, round_trips, rtt_distributions,
     sample_snapshots, smoothed_rtt_series, transfer_plot,
 };
@@ -333,10 +333,10 @@ fn flight_section(
     limit: Option<&Verdict>,
     bdp: Option<ByteCount>,
 ) -> Option<PageSection> {
-    let in_flight = bytes_over_time(sender, Sample::outstanding_bytes);
+    let in_flight = figure_over_time(sender, Sample::outstanding_bytes);
     let most = in_flight.iter().map(|(_, size)| *size).max()?;
-    let advertised = bytes_over_time(sender, |sample| sample.tcp.snd_wnd);
-    let congestion = bytes_over_time(sender, Sample::congestion_window);
+    let advertised = figure_over_time(sender, |sample| sample.tcp.snd_wnd);
+    let congestion = figure_over_time(sender, Sample::congestion_window);
     let window = advertised.iter().map(|(_, size)| *size).max();
     let mut panel = Panel::new("data")
         .with_labelled_points("in flight", Line, Blue, in_flight)
@@ -502,9 +502,9 @@ fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<PageSection>
 /// Returns the time–sequence graph of the whole transfer: acknowledged data, what is in flight, and
 /// the window's edge.
 fn time_sequence_section(sender: &[SampleSnapshot<'_>]) -> Option<PageSection> {
-    let acknowledged = bytes_over_time(sender, |sample| sample.tcp.bytes_acked);
+    let acknowledged = figure_over_time(sender, |sample| sample.tcp.bytes_acked);
     let (at, last) = *acknowledged.last()?;
-    let edge = bytes_over_time(sender, |sample| {
+    let edge = figure_over_time(sender, |sample| {
         Some(sample.tcp.bytes_acked? + sample.tcp.snd_wnd?)
     });
     let sent = sender.iter().filter_map(|one| {
