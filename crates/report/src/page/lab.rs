@@ -8,7 +8,7 @@ use fullpipe_record::{GridReport, LabReport, LabStep};
 use super::prelude::*;
 use super::published;
 use super::transfer::{by_load, transfer_sections};
-use crate::text::total_run_counts;
+use crate::text::{outcome_label, total_run_counts};
 
 /// Steps up to which each has charts of its own.
 const MAX_DETAILED: usize = 3;
@@ -76,15 +76,6 @@ fn run_warnings(steps: &[(&LabReport, &LabStep)]) -> Vec<String> {
         .collect()
 }
 
-fn step_outcome(step: &LabStep) -> &'static str {
-    match step.passed {
-        Some(true) => "pass",
-        Some(false) => "FAIL",
-        None if step.measured.is_none() => "invalid",
-        None => "no bound",
-    }
-}
-
 /// Returns the table of all steps.
 fn acceptance_section(steps: &[(&LabReport, &LabStep)]) -> PageSection {
     let failed = steps
@@ -113,7 +104,7 @@ fn step_cells(report: &LabReport, step: &LabStep) -> [String; 8] {
         or_empty(step.published.and_then(|published| published.rate)),
         or_empty(step.measured),
         accuracy.map_text(tenths_of_percent),
-        step_outcome(step).to_owned(),
+        outcome_label(step, "invalid", "no bound").to_owned(),
         step.missed.join("; "),
     ]
 }

@@ -114,7 +114,7 @@ fn rate_table(report: &LabReport) -> String {
     let mut table =
         TextTable::new("step|>textbook|>model|>published|>measured|>÷ textbook|>÷ model|");
     for step in &report.steps {
-        table.push_row(cells![step.name, megabits_cell(step.prediction.textbook), megabits_cell(step.prediction.kernel_model), megabits_cell(step.published.and_then(|published| published.rate)), megabits_cell(step.measured), accuracy_percent(step.accuracy_textbook), accuracy_percent(step.accuracy), outcome_label(step)]);
+        table.push_row(cells![step.name, megabits_cell(step.prediction.textbook), megabits_cell(step.prediction.kernel_model), megabits_cell(step.published.and_then(|published| published.rate)), megabits_cell(step.measured), accuracy_percent(step.accuracy_textbook), accuracy_percent(step.accuracy), outcome_label(step, "INVALID", "")]);
         for load in &step.cross_traffic {
             let published = megabits_cell(load.published.and_then(|published| published.rate));
             let measured = megabits_cell(load.measured);
@@ -231,12 +231,17 @@ fn prediction_notes(report: &LabReport) -> BTreeSet<&String> {
         .collect()
 }
 
-fn outcome_label(step: &LabStep) -> &'static str {
+/// Returns whether a step met its bounds, or one of these if it has no measurement or no bound.
+pub(crate) fn outcome_label(
+    step: &LabStep,
+    unmeasured: &'static str,
+    unbound: &'static str,
+) -> &'static str {
     match step.passed {
         Some(true) => "pass",
         Some(false) => "FAIL",
-        None if step.measured.is_none() => "INVALID",
-        None => "",
+        None if step.measured.is_none() => unmeasured,
+        None => unbound,
     }
 }
 

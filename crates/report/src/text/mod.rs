@@ -56,7 +56,7 @@ pub use experiment::{
 };
 pub use grid::grid_report;
 pub use host::{host_advice, host_applied, host_settings, host_undone};
-pub(crate) use lab::total_run_counts;
+pub(crate) use lab::{outcome_label, total_run_counts};
 pub use lab::{lab_report, lab_summary};
 pub use markdown::markdown_text;
 pub use measurement::{
