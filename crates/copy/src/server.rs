@@ -1,6 +1,6 @@
 //! A server that shares a folder, as the near end reaches it.
 
-use std::io::{self, BufReader};
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -60,11 +60,7 @@ pub(crate) fn call_server(
         server: format!("{}:{port}", printable_line(host)),
         cause,
     })?;
-    let pipes = LinkPipes {
-        to: Box::new(to),
-        from: Box::new(BufReader::with_capacity(128 << 10, from)),
-    };
-    Ok((pipes, early))
+    Ok((LinkPipes::new(to, from), early))
 }
 
 fn connect_server(

@@ -155,13 +155,7 @@ impl TreeEntryName {
     pub(crate) fn make_folder(&self) -> io::Result<()> {
         match rustix::fs::mkdirat(&self.folder, self.name(), Mode::RWXU) {
             Ok(()) => Ok(()),
-            Err(Errno::EXIST) => match self.stat_entry()?.map(|stat| file_type(&stat)) {
-                Some(FileType::Directory) => Ok(()),
-                _ => Err(io::Error::new(
-                    io::ErrorKind::AlreadyExists,
-                    "something that is no folder has its name",
-                )),
-            },
+            Err(Errno::EXIST) => check_folder(self.stat_entry()?.as_ref()),
             Err(error) => Err(error.into()),
         }
     }
@@ -272,6 +266,17 @@ pub(crate) fn path_in_folder(
 /// Returns the kind of what has this state.
 pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Fails if what has the name of a folder is none.
+pub(crate) fn check_folder(stat: Option<&Stat>) -> io::Result<()> {
+    match stat.map(file_type) {
+        Some(FileType::Directory) => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "something that is no folder has its name",
+        )),
+    }
 }
 
 /// Fails if what has this state is neither a file nor a link nor a folder: a copy to `/dev/null`
