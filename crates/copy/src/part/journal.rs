@@ -5,7 +5,6 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
 use fullpipe_units::ByteCount;
-use rustix::fs::OFlags;
 
 use super::ownership::own_file;
 use crate::protocol::{
@@ -23,7 +22,7 @@ pub(super) fn open_journal(
     format: &JournalFormat,
     size: ByteCount,
 ) -> io::Result<Option<(File, VerifiedChunks)>> {
-    let Ok(mut journal) = own_file(within, OFlags::RDWR) else {
+    let Ok(mut journal) = own_file(within) else {
         return Ok(None);
     };
     let Some(recovered) = read_journal(&mut journal, format, size)? else {
