@@ -80,10 +80,7 @@ impl CopyBounds {
 
     /// Returns the time for which the rates have made connections wait, all of them together.
     pub(crate) fn waited_time(&self) -> Duration {
-        let waited = self
-            .paces
-            .iter()
-            .map(|pace| pace.waited.current_value());
+        let waited = self.paces.iter().map(|pace| pace.waited.current_value());
         Duration::from_nanos(waited.sum())
     }
 }

@@ -199,7 +199,7 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let socket = listener.accept().unwrap().0;
         let mut stream = DataStream {
-            socket,
+            socket: socket.into(),
             tls: None,
             acknowledges_at_once: false,
         };

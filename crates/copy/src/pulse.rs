@@ -80,8 +80,7 @@ impl SilenceWatch {
     #[cfg(test)]
     pub(crate) fn brief(timeout: Duration) -> Arc<Self> {
         let pulse = Self::new(timeout);
-        pulse
-            .timeout.set_value(timeout.as_millis() as u64);
+        pulse.timeout.set_value(timeout.as_millis() as u64);
         pulse
     }
 

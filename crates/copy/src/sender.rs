@@ -157,7 +157,10 @@ impl FileSender {
             CopyMessage::Got { file, chunk, .. } => {
                 let length = chunk_length(self.file_size(file)?, chunk);
                 if self.queue.record_arrival(ChunkJob { file, chunk }) {
-                    self.common.tally.verified.increase_by(length.unwrap_or(0) as u64);
+                    self.common
+                        .tally
+                        .verified
+                        .increase_by(length.unwrap_or(0) as u64);
                 }
             }
             CopyMessage::Outcome { file, outcome } => self.note_outcome(file, &outcome)?,
@@ -207,7 +210,10 @@ impl FileSender {
                 "the receiver wants chunks that do not exist, or too many",
             ));
         }
-        self.common.tally.wanted.increase_by(chunks.byte_count(size).get());
+        self.common
+            .tally
+            .wanted
+            .increase_by(chunks.byte_count(size).get());
         Ok(())
     }
 

@@ -72,9 +72,7 @@ impl CopySource {
         };
         let tree = root.open_tree(folder_of(path)).map_err(&failed)?;
         let top = EntryPath::new(name).map_err(|error| failed(io::Error::other(error)))?;
-        let found = tree
-            .stat_path(&top)
-            .map_err(&failed)?;
+        let found = tree.stat_path(&top).map_err(&failed)?;
         found.ok_or_else(|| failed(io::Error::new(io::ErrorKind::NotFound, "it is not there")))?;
         Ok(Self {
             tree,
@@ -84,11 +82,10 @@ impl CopySource {
 
     /// Returns true if the source is one file or link.
     pub(crate) fn is_single(&self) -> bool {
-        let stat = self.top.as_ref().and_then(|top| {
-            self.tree
-                .stat_path(top)
-                .ok()?
-        });
+        let stat = self
+            .top
+            .as_ref()
+            .and_then(|top| self.tree.stat_path(top).ok()?);
         stat.is_some_and(|stat| file_type(&stat) != FileType::Directory)
     }
 }
@@ -151,10 +148,7 @@ pub(crate) fn file_now(
     sources: &[CopySource],
     file: &SourceFile,
 ) -> io::Result<Option<(EntryKind, SourceFile)>> {
-    let stat = match sources[file.source]
-        .tree
-        .stat_path(&file.path)
-    {
+    let stat = match sources[file.source].tree.stat_path(&file.path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         found => found?,
     };

@@ -351,8 +351,9 @@ impl DataHead {
         let (length, body) = checked.split_first_chunk()?;
         let content = (u32::from_le_bytes(*length) as usize).checked_sub(DATA_HEADER - 4)?;
         let mut reader = ByteReader(body);
-        let is_sound =
-            head_check(checked) == check_of_sender && u8::read(&mut reader).ok()? == DATA && content <= BLOCK;
+        let is_sound = head_check(checked) == check_of_sender
+            && u8::read(&mut reader).ok()? == DATA
+            && content <= BLOCK;
         let header = DataHeader::read(&mut reader).ok()?;
         let head = match (header.file, header.chunk) {
             (NO_FILE, NO_STREAM) => Self::End,

@@ -73,8 +73,7 @@ impl Controller for AdaptiveController {
         app_limited: bool,
         rtt: &RttEstimator,
     ) {
-        self.signals
-            .min_rtt.set_value(rtt.min().as_nanos() as u64);
+        self.signals.min_rtt.set_value(rtt.min().as_nanos() as u64);
         match &mut self.bbr {
             Some(bbr) => bbr.on_ack(now, sent, bytes, app_limited),
             None if self.signals.is_lossy() => {

@@ -146,7 +146,10 @@ impl FileReceiver {
         let arrived = content.len();
         decompress_block(&self.decompressors, content)
             .map_err(CopyError::from_io("cannot decompress"))?;
-        self.common.tally.saved.increase_by(content.len().saturating_sub(arrived) as u64);
+        self.common
+            .tally
+            .saved
+            .increase_by(content.len().saturating_sub(arrived) as u64);
         Ok(())
     }
 
@@ -338,8 +341,7 @@ fn verified_length(
 ) -> Result<Option<usize>, CopyError> {
     const WRONG_SIZE: &str = "it sent a block of another size than it has listed";
     let (chunk, block, packed) = (header.chunk, header.block, header.packed);
-    let length = chunk_length(file.size, chunk)
-        .ok_or_else(|| CopyError::from_rule(WRONG_SIZE))?;
+    let length = chunk_length(file.size, chunk).ok_or_else(|| CopyError::from_rule(WRONG_SIZE))?;
     let found = match content.len() {
         0 if block == 0 && !packed => chunk_hash(file.size, chunk, &ZEROS[..length]),
         1.. if block_length(length, block) == Some(content.len()) => {

@@ -87,9 +87,7 @@ impl FileReceiver {
     /// else.
     pub(super) fn make_room(&self, tree: &FolderTree, entry: &TreeEntry) {
         // Who makes the entry finds out why it cannot be reached.
-        let Ok(Some(stat)) = tree
-            .stat_path(&entry.path)
-        else {
+        let Ok(Some(stat)) = tree.stat_path(&entry.path) else {
             return;
         };
         let is_in_its_way = match (&entry.kind, file_type(&stat)) {

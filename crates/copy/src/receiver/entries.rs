@@ -196,7 +196,10 @@ impl FileReceiver {
     fn want_rows(&self, file: u32, size: ByteCount, rows: impl IntoIterator<Item = FileChunks>) {
         for chunks in rows {
             if self.common.events.is_some() {
-                self.common.tally.wanted.increase_by(chunks.byte_count(size).get());
+                self.common
+                    .tally
+                    .wanted
+                    .increase_by(chunks.byte_count(size).get());
             }
             self.common
                 .out

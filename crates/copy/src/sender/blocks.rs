@@ -105,7 +105,11 @@ impl<'s> BlockReader<'s> {
             .as_mut()
             .and_then(|packing| packing.compress_block(content));
         let crossing = packed.unwrap_or(length);
-        self.sender.common.tally.saved.increase_by((length - crossing) as u64);
+        self.sender
+            .common
+            .tally
+            .saved
+            .increase_by((length - crossing) as u64);
         let packed = packed.is_some();
         let header = DataHeader {
             file: job.file,

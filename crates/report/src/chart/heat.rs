@@ -8,7 +8,8 @@ use crate::chart::figures::FigureTable;
 use crate::chart::plot::NOTHING;
 use crate::chart::quantity::{AxisUnit, Dimension, format_digits, format_quantity};
 use crate::chart::svg::{
-    displayable_text, escape_html, format_coordinate, format_percent, nothing_paragraph, text_element,
+    displayable_text, escape_html, format_coordinate, format_percent, nothing_paragraph,
+    text_element,
 };
 use crate::chart::words::{format_if, text_if};
 
@@ -389,7 +390,10 @@ impl HeatMap {
     /// Returns the line below the map as text.
     fn text_legend(&self) -> String {
         let knee = text_if(self.knee.is_some(), "* the knee; ");
-        let fitted = text_if(!self.tiles.iter().all(|tile| tile.is_measured), "; · not measured");
+        let fitted = text_if(
+            !self.tiles.iter().all(|tile| tile.is_measured),
+            "; · not measured",
+        );
         format!("{knee}windows down, streams across{fitted}\n")
     }
 

@@ -7,10 +7,11 @@ use crate::chart::figures::FigureTable;
 use crate::chart::plot::NOTHING;
 use crate::chart::quantity::{AxisQuantity, AxisUnit, Dimension, value_range};
 use crate::chart::svg::{
-    Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent, nothing_paragraph, text_element,
+    Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent,
+    nothing_paragraph, text_element,
 };
 use crate::chart::ticks;
-use crate::chart::words::{format_if, text_if};
+use crate::chart::words::text_if;
 
 /// Height of a row in pixels: a line of text, and the marks below it.
 const ROW: f64 = 44.0;

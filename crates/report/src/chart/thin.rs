@@ -127,7 +127,10 @@ mod tests {
             let height = if index == 77_777 { 9.0 } else { 1.0 };
             [(f64::from(index), height), (f64::from(index) + 0.5, height)]
         };
-        let kept = thin_points(SeriesForm::Bars, &(0..100_000).flat_map(bar).collect::<Vec<_>>());
+        let kept = thin_points(
+            SeriesForm::Bars,
+            &(0..100_000).flat_map(bar).collect::<Vec<_>>(),
+        );
         assert!(
             kept.len() <= 2 * COLUMNS && kept.chunks(2).all(|ends| ends[0].0 < ends[1].0),
             "{}",
@@ -170,7 +173,10 @@ mod tests {
         assert!(kept.len() <= CELLS.0 * (CELLS.1 + 2), "{}", kept.len());
         assert!(kept.contains(&(777_777.0, 9.0)) && kept.is_sorted_by(|one, next| one.0 <= next.0));
         assert_eq!(
-            (thin_points(SeriesForm::Dots, &points[..9]), thin_points(SeriesForm::Dots, &[])),
+            (
+                thin_points(SeriesForm::Dots, &points[..9]),
+                thin_points(SeriesForm::Dots, &[])
+            ),
             (points[..9].to_vec(), Vec::new())
         );
     }
@@ -179,7 +185,10 @@ mod tests {
     fn of_many_ranges_the_farthest_stay() {
         let high = |index: u32| if index == 55_555 { 9.0 } else { 1.0 };
         let range = |index: u32| [(f64::from(index), 0.0), (f64::from(index), high(index))];
-        let kept = thin_points(SeriesForm::Ranges, &(0..100_000).flat_map(range).collect::<Vec<_>>());
+        let kept = thin_points(
+            SeriesForm::Ranges,
+            &(0..100_000).flat_map(range).collect::<Vec<_>>(),
+        );
         assert!(
             kept.len() <= 2 * COLUMNS && kept.iter().any(|at| at.1 > 8.0),
             "{}",
@@ -194,6 +203,9 @@ mod tests {
     #[test]
     fn points_at_one_moment_are_their_range() {
         let points: Vec<(f64, f64)> = (0..5_000).map(|index| (1.0, f64::from(index))).collect();
-        assert_eq!(thin_points(SeriesForm::Line, &points), [(1.0, 0.0), (1.0, 4_999.0)]);
+        assert_eq!(
+            thin_points(SeriesForm::Line, &points),
+            [(1.0, 0.0), (1.0, 4_999.0)]
+        );
     }
 }

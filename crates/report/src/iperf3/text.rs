@@ -4,9 +4,7 @@ use std::fmt::Display;
 
 use fullpipe_record::{ConnectedTest, Cpu, EndReport, Interval, Request};
 
-use super::line::{
-    ARRIVED_COLUMNS, LineCounts, LineDatagrams, ResultLine, SEPARATOR, head_line,
-};
+use super::line::{ARRIVED_COLUMNS, LineCounts, LineDatagrams, ResultLine, SEPARATOR, head_line};
 use super::view::{
     DirectionTotals, IntervalSums, count_together, datagram_counts, interval_times, is_empty_rest,
     stream_counts,
@@ -341,7 +339,9 @@ impl TextOutput {
 
     fn unavailable_line(&self, name: &str, end: &str) -> String {
         let is_said = self.request.transport == Transport::Tcp || name != "SUM";
-        format_if(self.options.verbose && is_said, || format!("[{name}] ({end} statistics not available)\n"))
+        format_if(self.options.verbose && is_said, || {
+            format!("[{name}] ({end} statistics not available)\n")
+        })
     }
 
     /// Returns the processor time of an end that sends, and the congestion control. Only a client

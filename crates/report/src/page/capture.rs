@@ -154,7 +154,12 @@ fn field_changes_section(pair: &FlowPair) -> PageSection {
     let mut rows = Vec::new();
     for direction in &pair.directions {
         rows.extend(direction.changes.iter().map(|change| {
-            cells![direction.from, field_name(change.field), change.before, change.after]
+            cells![
+                direction.from,
+                field_name(change.field),
+                change.before,
+                change.after
+            ]
         }));
     }
     let title = match rows.len() {
@@ -187,5 +192,13 @@ fn flow_cells(flow: &FlowReport) -> [String; 7] {
         &flow.ends[1 - flow.sender_index()],
     );
     let window = receiver.window.filter(|window| !window.is_unscaled);
-    cells![flow.number, format!("{} → {}", sender.address, receiver.address), sender.moved_bytes(), sender.rate, sender.retransmitted_packets, or_empty(sender.rtt.map(|rtt| round_trip(rtt.median))), or_empty(window.map(|window| window.settled))]
+    cells![
+        flow.number,
+        format!("{} → {}", sender.address, receiver.address),
+        sender.moved_bytes(),
+        sender.rate,
+        sender.retransmitted_packets,
+        or_empty(sender.rtt.map(|rtt| round_trip(rtt.median))),
+        or_empty(window.map(|window| window.settled))
+    ]
 }

@@ -209,7 +209,10 @@ pub(super) fn level_series(changes: &[LevelChange], ramp: Span, end: Span) -> Pl
 
 /// Returns the part of a description that explains the levels, if there are any.
 pub(super) fn level_note(changes: &[LevelChange]) -> &'static str {
-    text_if(!changes.is_empty(), "; orange: the median between changes of level")
+    text_if(
+        !changes.is_empty(),
+        "; orange: the median between changes of level",
+    )
 }
 
 /// Returns the round-trip times of echo requests during the load or, without those, the kernel's

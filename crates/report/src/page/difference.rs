@@ -221,5 +221,14 @@ fn run_cells(number: u64, run: &ComparedRun) -> [String; 8] {
         ComparedSide::A => "A",
         ComparedSide::B => "B",
     };
-    cells![number, side, or_empty(run.pair), run.rate, or_empty(run.rtt_median.map(round_trip)), or_empty(run.rtt_p99.map(round_trip)), or_empty(run.retransmits), or_empty(run.limit.map(Limit::name))]
+    cells![
+        number,
+        side,
+        or_empty(run.pair),
+        run.rate,
+        or_empty(run.rtt_median.map(round_trip)),
+        or_empty(run.rtt_p99.map(round_trip)),
+        or_empty(run.retransmits),
+        or_empty(run.limit.map(Limit::name))
+    ]
 }

@@ -151,7 +151,13 @@ fn median_levels(series: &HistorySeries) -> Vec<(Time, BitRate)> {
 fn history_changes_section(found: &[HistoryChange]) -> Option<PageSection> {
     let last = found.last()?;
     let rows = found.iter().map(|one| {
-        cells![one.at, one.before, one.after, format!("{} to {}", ratio_change(one.low), ratio_change(one.high)), one.sentence]
+        cells![
+            one.at,
+            one.before,
+            one.after,
+            format!("{} to {}", ratio_change(one.low), ratio_change(one.high)),
+            one.sentence
+        ]
     });
     let title = format!("The last change: {} → {}", last.before, last.after);
     let heads = "from|before|after|95 % interval|in words";
@@ -178,5 +184,12 @@ fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
 
 fn day_cells(day: &HistoryDay) -> [String; 6] {
     let range = format_if(day.min != day.max, || format!("{} to {}", day.min, day.max));
-    cells![day.date, day.runs, day.rate, range, day.rtt_idle.map_text(round_trip), day.limit.clone().unwrap_or_default()]
+    cells![
+        day.date,
+        day.runs,
+        day.rate,
+        range,
+        day.rtt_idle.map_text(round_trip),
+        day.limit.clone().unwrap_or_default()
+    ]
 }

@@ -65,7 +65,9 @@ fn escape_title(finding: &str) -> String {
 }
 
 fn render_article(article: &Article) -> String {
-    let source = format_if(!article.source.is_empty(), || format!("<span>{}</span>", escape_foreign(&article.source)));
+    let source = format_if(!article.source.is_empty(), || {
+        format!("<span>{}</span>", escape_foreign(&article.source))
+    });
     let mut html = format!(
         "<article>\n<p class=\"origin\"><span>{}</span>{source}</p>\n",
         escape_foreign(&article.origin)

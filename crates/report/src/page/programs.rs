@@ -125,5 +125,16 @@ fn run_cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 10] {
         .clone()
         .or_else(|| run.validity.broken.first().cloned())
         .or(limit);
-    cells![batch, program, run.round, or_empty(run.goodput), or_empty(run.steady), or_empty(run.top), or_empty(run.start_up), run.rtt.map_text(round_trip), cpu_cell(run), reason.unwrap_or_default()]
+    cells![
+        batch,
+        program,
+        run.round,
+        or_empty(run.goodput),
+        or_empty(run.steady),
+        or_empty(run.top),
+        or_empty(run.start_up),
+        run.rtt.map_text(round_trip),
+        cpu_cell(run),
+        reason.unwrap_or_default()
+    ]
 }

@@ -361,4 +361,3 @@ fn published_row(report: &ProgramsReport, line: &str) -> Option<Vec<String>> {
         (*why).to_owned(),
     ])
 }
-

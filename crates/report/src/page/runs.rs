@@ -316,7 +316,16 @@ fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
         "The runs".to_owned()
     };
     let rows = runs.iter().take(MAX_ROWS).map(|run| {
-                cells![run.name, cut_time(run.started, "2026-03-12 10:00:00"), run.host_name(), run.rate, run.loaded_rtt.map_text(round_trip), or_empty(run.retransmits), or_empty(run.streams), run.limit.name()]
+        cells![
+            run.name,
+            cut_time(run.started, "2026-03-12 10:00:00"),
+            run.host_name(),
+            run.rate,
+            run.loaded_rtt.map_text(round_trip),
+            or_empty(run.retransmits),
+            or_empty(run.streams),
+            run.limit.name()
+        ]
     });
     PageSection::new(title, "", compact_table(heads, rows))
 }

@@ -27,7 +27,10 @@ pub fn archive_text(archive: &ArchiveReport) -> String {
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
     let kinds = format_if(!kinds.is_empty(), || format!(": {}", kinds.join(", ")));
-    let read_only = text_if(archive.read_only, "; a newer fullpipe has changed it: it can only be read");
+    let read_only = text_if(
+        archive.read_only,
+        "; a newer fullpipe has changed it: it can only be read",
+    );
     let count: u64 = archive.documents.values().sum();
     let (count, size) = (count_noun(count, "document"), archive.bytes);
     let summary = paragraph(&format!("{count}, {size}{kinds}{read_only}"), 0);
@@ -112,7 +115,9 @@ pub fn stored_document(document: &StoredDocument) -> String {
 }
 
 fn stored_figures(facts: &StoredFacts) -> String {
-    let step = format_if(!facts.step.is_empty(), || format!("{}: ", printable_line(&facts.step)));
+    let step = format_if(!facts.step.is_empty(), || {
+        format!("{}: ", printable_line(&facts.step))
+    });
     let valid = text_if(!facts.valid, " (invalid)");
     let title = format!("{step}{}{valid}", facts.direction.name());
     let mut text = heading_line(&title);
@@ -166,7 +171,10 @@ fn import_result(file: &ImportedFile) -> String {
     let shown = file.ids.iter().take(MAX_IDS);
     let ids: Vec<&str> = shown.map(|id| short_id(id)).collect();
     let more = text_if(file.ids.len() > MAX_IDS, ", …");
-    format!("{new} kept{restored}{known} ({kind}; {}{more})", ids.join(", "))
+    format!(
+        "{new} kept{restored}{known} ({kind}; {}{more})",
+        ids.join(", ")
+    )
 }
 
 /// Identifiers that are shown of one file.
@@ -241,7 +249,14 @@ fn day_table(days: &[HistoryDay]) -> String {
     let mut table = TextTable::new("day (UTC)|>runs|>median|>least|>idle RTT|limit");
     let skipped = days.len().saturating_sub(MAX_DAYS);
     for day in &days[skipped..] {
-        table.push_row(cells![day.date, day.runs, day.rate, day.min, or_dash(day.rtt_idle), or_dash(day.limit.as_deref().map(kind_of))]);
+        table.push_row(cells![
+            day.date,
+            day.runs,
+            day.rate,
+            day.min,
+            or_dash(day.rtt_idle),
+            or_dash(day.limit.as_deref().map(kind_of))
+        ]);
     }
     let mut text = table.without_unknown().render(2);
     if skipped > 0 {

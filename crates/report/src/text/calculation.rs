@@ -385,7 +385,12 @@ fn what_ifs(answers: &[WhatIf]) -> String {
             Some(Leg::Middle) => " between the relays",
         };
         let time = estimate.time.map_text(|time| format!(", in {time}"));
-        table.push_row(cells![what, estimate.kernel_model, format!("× {:.2}", gain.get()), format!("{}{leg}{time}", estimate.limit.name())]);
+        table.push_row(cells![
+            what,
+            estimate.kernel_model,
+            format!("× {:.2}", gain.get()),
+            format!("{}{leg}{time}", estimate.limit.name())
+        ]);
     }
     heading_line("What if") + &table.render(2)
 }
@@ -472,7 +477,13 @@ fn capitalise_first(text: &str) -> String {
 fn combination_cells(row: &Combination) -> Vec<String> {
     let estimate = &row.estimate;
     let inputs = INPUTS.iter().map(|(_, cell)| or_dash(cell(&row.inputs)));
-    let answers = cells![or_dash(row.bdp), estimate.textbook, estimate.kernel_model, or_dash(estimate.time), estimate.limit.name()];
+    let answers = cells![
+        or_dash(row.bdp),
+        estimate.textbook,
+        estimate.kernel_model,
+        or_dash(estimate.time),
+        estimate.limit.name()
+    ];
     inputs.chain(answers).collect()
 }
 

@@ -105,7 +105,13 @@ fn flow_list(flows: &[&FlowReport]) -> String {
     let mut table = TextTable::new(">no|>data|>Mbit/s|>again|");
     for flow in flows {
         let [sender, receiver] = by_direction(flow);
-        table.push_row(cells![flow.number, sender.moved_bytes(), format!("{:.3}", sender.rate.as_mbps()), sender.retransmitted_packets, format!("{} > {}", sender.address, receiver.address)]);
+        table.push_row(cells![
+            flow.number,
+            sender.moved_bytes(),
+            format!("{:.3}", sender.rate.as_mbps()),
+            sender.retransmitted_packets,
+            format!("{} > {}", sender.address, receiver.address)
+        ]);
     }
     table.render(2)
 }

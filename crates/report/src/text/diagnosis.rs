@@ -128,7 +128,9 @@ fn where_time_went(verdict: &Verdict) -> String {
             used_for => format!("{} {:.0} %", used_for.text(), one.share.as_percent()),
         })
         .collect();
-    format_if(!uses.is_empty(), || format!("Where the time went: {}.", uses.join(", ")))
+    format_if(!uses.is_empty(), || {
+        format!("Where the time went: {}.", uses.join(", "))
+    })
 }
 
 /// Returns the limit in one sentence and, if the next limit is close, that one in another.
@@ -358,7 +360,9 @@ fn round_trips(forecast: RttForecast) -> String {
 /// `present` is the rate that was measured.
 fn forecast_gain(forecast: Forecast, present: BitRate) -> String {
     let rate = forecast.bits_per_second;
-    let times = format_if(present > BitRate::ZERO, || format!(", {:.1}× the {present} measured", rate.relative_to(present)));
+    let times = format_if(present > BitRate::ZERO, || {
+        format!(", {:.1}× the {present} measured", rate.relative_to(present))
+    });
     let more = text_if(forecast.capacity_unknown, " or more");
     format!(
         ": {rate}{more} predicted{}{times}",

@@ -128,11 +128,25 @@ struct ExperimentRun<'e> {
 
 impl ExperimentRun<'_> {
     fn ramp_row(&self) -> [String; 6] {
-        cells![self.name, "ramp", rounded_time(self.expected.ramp.duration), or_dash(self.steady.map(|steady| rounded_time(steady.ramp))), "", ""]
+        cells![
+            self.name,
+            "ramp",
+            rounded_time(self.expected.ramp.duration),
+            or_dash(self.steady.map(|steady| rounded_time(steady.ramp))),
+            "",
+            ""
+        ]
     }
 
     fn steady_row(&self) -> [String; 6] {
-        cells!["", "steady", self.expected.kernel_model, or_dash(self.steady.map(|steady| steady.rate)), accuracy_percent(self.accuracy), self.verdict.kind.name()]
+        cells![
+            "",
+            "steady",
+            self.expected.kernel_model,
+            or_dash(self.steady.map(|steady| steady.rate)),
+            accuracy_percent(self.accuracy),
+            self.verdict.kind.name()
+        ]
     }
 }
 
@@ -142,7 +156,9 @@ fn experiment_status(experiment: &Experiment) -> String {
     match &experiment.proof {
         Some(proof) => {
             let after = proof.measurement.summary.steady_or_mean_rate();
-            let times = format_if(before > BitRate::ZERO, || format!(" ({:.1}×)", after.relative_to(before)));
+            let times = format_if(before > BitRate::ZERO, || {
+                format!(" ({:.1}×)", after.relative_to(before))
+            });
             format!(
                 "{before} → {after}{times}: the limit was {limit}, now it is {}.",
                 proof.verdict.kind.name()

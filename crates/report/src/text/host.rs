@@ -203,7 +203,9 @@ fn setting_group(host: &HostReport, title: &str, settings: &str) -> String {
             Some(cells![short, value, meaning])
         })
         .collect();
-    format_if(!rows.is_empty(), || heading_line(title) + &TextTable::from_rows("||", rows).render(2))
+    format_if(!rows.is_empty(), || {
+        heading_line(title) + &TextTable::from_rows("||", rows).render(2)
+    })
 }
 
 fn device_text(device: &HostDevice) -> String {

@@ -105,7 +105,16 @@ fn window_table(report: &LabReport) -> String {
             .prediction
             .find_ceiling(Limit::ReceiveWindow)
             .and_then(|ceiling| ceiling.window);
-        table.push_row(cells![step.name, or_dash(path.forward.rate), path.rtt(), bytes_cell(step.prediction.bdp), bytes_cell(asked), bytes_cell(step.buffer), bytes_cell(window), bytes_cell(step.window_seen)]);
+        table.push_row(cells![
+            step.name,
+            or_dash(path.forward.rate),
+            path.rtt(),
+            bytes_cell(step.prediction.bdp),
+            bytes_cell(asked),
+            bytes_cell(step.buffer),
+            bytes_cell(window),
+            bytes_cell(step.window_seen)
+        ]);
     }
     table.without_unknown().render(2)
 }
@@ -114,11 +123,29 @@ fn rate_table(report: &LabReport) -> String {
     let mut table =
         TextTable::new("step|>textbook|>model|>published|>measured|>÷ textbook|>÷ model|");
     for step in &report.steps {
-        table.push_row(cells![step.name, megabits_cell(step.prediction.textbook), megabits_cell(step.prediction.kernel_model), megabits_cell(step.published.and_then(|published| published.rate)), megabits_cell(step.measured), accuracy_percent(step.accuracy_textbook), accuracy_percent(step.accuracy), outcome_label(step, "INVALID", "")]);
+        table.push_row(cells![
+            step.name,
+            megabits_cell(step.prediction.textbook),
+            megabits_cell(step.prediction.kernel_model),
+            megabits_cell(step.published.and_then(|published| published.rate)),
+            megabits_cell(step.measured),
+            accuracy_percent(step.accuracy_textbook),
+            accuracy_percent(step.accuracy),
+            outcome_label(step, "INVALID", "")
+        ]);
         for load in &step.cross_traffic {
             let published = megabits_cell(load.published.and_then(|published| published.rate));
             let measured = megabits_cell(load.measured);
-            table.push_row(cells![cross_traffic(load), "", "", published, measured, "", "", ""]);
+            table.push_row(cells![
+                cross_traffic(load),
+                "",
+                "",
+                published,
+                measured,
+                "",
+                "",
+                ""
+            ]);
         }
     }
     table.render(2) + &dim_text("  Rates in Mbit/s of payload.\n")
@@ -132,7 +159,16 @@ fn datagram_table(report: &LabReport) -> String {
     for step in &report.steps {
         if let Some(seen) = step.datagrams {
             let published = step.published.unwrap_or_default();
-            table.push_row(cells![step.name, megabits_cell(seen.offered), percent_cell(seen.loss_textbook), percent_cell(seen.loss_kernel_model), percent_cell(published.loss), percent_cell(seen.loss), seen.jitter, or_dash(published.jitter)]);
+            table.push_row(cells![
+                step.name,
+                megabits_cell(seen.offered),
+                percent_cell(seen.loss_textbook),
+                percent_cell(seen.loss_kernel_model),
+                percent_cell(published.loss),
+                percent_cell(seen.loss),
+                seen.jitter,
+                or_dash(published.jitter)
+            ]);
         }
         for load in step.cross_traffic.iter().filter(|load| load.loss.is_some()) {
             table.push_row(cross_datagram_row(load));
@@ -145,7 +181,16 @@ fn cross_datagram_row(load: &LabCrossTraffic) -> [String; 8] {
     let published = load.published.unwrap_or_default();
     let rate = load.request.rate;
     let offered = rate.map(|rate| rate.scale_by(f64::from(load.request.streams)));
-    cells![cross_traffic(load), megabits_cell(offered), UNKNOWN, UNKNOWN, percent_cell(published.loss), percent_cell(load.loss), or_dash(load.jitter), or_dash(published.jitter)]
+    cells![
+        cross_traffic(load),
+        megabits_cell(offered),
+        UNKNOWN,
+        UNKNOWN,
+        percent_cell(published.loss),
+        percent_cell(load.loss),
+        or_dash(load.jitter),
+        or_dash(published.jitter)
+    ]
 }
 
 /// Returns the name of a load of cross traffic: `+ 10 × UDP`.
@@ -262,5 +307,9 @@ pub(crate) fn megabits_cell(rate: impl Into<Option<BitRate>>) -> String {
 }
 
 pub(crate) fn percent_cell(share: impl Into<Option<Ratio>>) -> String {
-    or_dash(share.into().map(|share| format!("{:.2} %", share.as_percent())))
+    or_dash(
+        share
+            .into()
+            .map(|share| format!("{:.2} %", share.as_percent())),
+    )
 }

@@ -56,8 +56,8 @@ pub use experiment::{
 };
 pub use grid::grid_report;
 pub use host::{host_advice, host_applied, host_settings, host_undone};
-pub(crate) use lab::{outcome_label, total_run_counts};
 pub use lab::{lab_report, lab_summary};
+pub(crate) use lab::{outcome_label, total_run_counts};
 pub use markdown::markdown_text;
 pub use measurement::{
     interval_head, interval_line, measurement_figures, measurement_line, measurement_text,

@@ -48,10 +48,12 @@ pub(crate) fn under_heading(title: &str, shown: &Prediction) -> String {
 }
 
 fn expected_rate(prediction: &Prediction) -> String {
-    let ramp = format_if(prediction.ramp.rounds > 0, || format!(
+    let ramp = format_if(prediction.ramp.rounds > 0, || {
+        format!(
             ", after a ramp of {} ({} round trips)",
             prediction.ramp.duration, prediction.ramp.rounds
-        ));
+        )
+    });
     format!(
         "{} of payload, limited by {}{ramp}",
         rate_with_interval(prediction),
@@ -76,7 +78,12 @@ fn ceiling_rows(prediction: &Prediction) -> String {
     let full = bar_scale(&prediction.ceilings);
     let mut table = TextTable::new("|>||");
     for ceiling in &prediction.ceilings {
-        table.push_row(cells![ceiling.kind.name(), ceiling.kernel_model, value_bar(ceiling.kernel_model.as_f64(), full, BAR), ceiling.formula]);
+        table.push_row(cells![
+            ceiling.kind.name(),
+            ceiling.kernel_model,
+            value_bar(ceiling.kernel_model.as_f64(), full, BAR),
+            ceiling.formula
+        ]);
     }
     table.render(2)
 }

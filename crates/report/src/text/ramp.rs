@@ -66,7 +66,15 @@ fn ramp_table(report: &RampReport) -> String {
         .map(|rtt| rtt.median.as_secs_f64())
         .fold(0.0, f64::max);
     for step in &report.steps {
-        table.push_row(cells![step.offered, offered_share(step.offered, report.full), step.carried, percent_cell(step.loss), or_dash(step.rtt.map(|rtt| round_trip(rtt.median))), or_dash(step.rtt.map(|rtt| round_trip(rtt.p99))), step.rtt.map_text(|rtt| rtt_bar(rtt, longest))]);
+        table.push_row(cells![
+            step.offered,
+            offered_share(step.offered, report.full),
+            step.carried,
+            percent_cell(step.loss),
+            or_dash(step.rtt.map(|rtt| round_trip(rtt.median))),
+            or_dash(step.rtt.map(|rtt| round_trip(rtt.p99))),
+            step.rtt.map_text(|rtt| rtt_bar(rtt, longest))
+        ]);
     }
     table.render(2)
 }

@@ -28,7 +28,13 @@ pub fn simulations_text(transfers: &[SimulatedTransfer]) -> String {
 /// round-trip time and the limit.
 fn simulated_cells(transfer: &SimulatedTransfer) -> [String; 5] {
     let rate = &transfer.rate;
-    cells![rate.median, or_dash((transfer.seeds > 1).then(|| rate_range(rate.low, rate.high))), transfer.retransmits.median, or_dash(transfer.loaded_rtt.map(round_trip)), limit_cell(transfer.limit)]
+    cells![
+        rate.median,
+        or_dash((transfer.seeds > 1).then(|| rate_range(rate.low, rate.high))),
+        transfer.retransmits.median,
+        or_dash(transfer.loaded_rtt.map(round_trip)),
+        limit_cell(transfer.limit)
+    ]
 }
 
 /// Returns each warning of the transfers once.
@@ -175,9 +181,28 @@ pub fn simulations_csv_row(transfer: &SimulatedTransfer) -> String {
         .map(|limit| limit.name().to_owned())
         .unwrap_or_default();
     let (kind, cause) = limit.split_once('/').unwrap_or((&limit, ""));
-    cells![csv_cell(transfer.name.as_deref().unwrap_or_default()), forward.rate.map_text(|rate| rate.bps().to_string()), transfer.path.rtt().as_secs_f64(), queue, forward.loss.map_text(|loss| loss.get().to_string()), forward.mtu.get(), request.congestion.clone().unwrap_or_default(), request.streams, window, buffer, transfer.seeds, rate.median.bps(), rate.low.bps(), rate.high.bps(), transfer.retransmits.median.get(), transfer
+    cells![
+        csv_cell(transfer.name.as_deref().unwrap_or_default()),
+        forward.rate.map_text(|rate| rate.bps().to_string()),
+        transfer.path.rtt().as_secs_f64(),
+        queue,
+        forward.loss.map_text(|loss| loss.get().to_string()),
+        forward.mtu.get(),
+        request.congestion.clone().unwrap_or_default(),
+        request.streams,
+        window,
+        buffer,
+        transfer.seeds,
+        rate.median.bps(),
+        rate.low.bps(),
+        rate.high.bps(),
+        transfer.retransmits.median.get(),
+        transfer
             .loaded_rtt
-            .map_text(|rtt| rtt.as_secs_f64().to_string()), kind, cause]
+            .map_text(|rtt| rtt.as_secs_f64().to_string()),
+        kind,
+        cause
+    ]
     .join(",")
 }
 
@@ -229,7 +254,15 @@ fn inferred_path(report: &WhatIfReport) -> String {
 /// rates is left out, then the retransmissions.
 fn what_if_rows(report: &WhatIfReport) -> String {
     let measured = &report.measured;
-    let mut rows = vec![cells!["measured", measured.rate, "", "", or_dash(measured.retransmits), or_dash(measured.loaded_rtt.map(round_trip)), limit_cell(measured.limit)]];
+    let mut rows = vec![cells![
+        "measured",
+        measured.rate,
+        "",
+        "",
+        or_dash(measured.retransmits),
+        or_dash(measured.loaded_rtt.map(round_trip)),
+        limit_cell(measured.limit)
+    ]];
     if let Some((again, changed)) = report.simulations.split_first() {
         let name = again.name.as_deref().unwrap_or_default();
         rows.push(simulated_row(again, format!("simulated {name}"), None));

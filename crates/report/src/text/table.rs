@@ -178,7 +178,10 @@ pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
 }
 
 /// Returns a count with what it is, behind a comma; nothing of none.
-pub(crate) fn nonzero_count<T: Display + Default + PartialEq>(count: T, what: &str) -> String {
+pub(crate) fn nonzero_count<T: Display + Default + PartialEq + Copy>(
+    count: T,
+    what: &str,
+) -> String {
     format_if(count != T::default(), || format!(", {count} {what}"))
 }
 
