@@ -1,7 +1,5 @@
 //! The text of a test while it runs.
 
-use std::fmt::Display;
-
 use fullpipe_record::{ConnectedTest, Cpu, EndReport, Interval, Request};
 
 use super::line::{ARRIVED_COLUMNS, LineCounts, LineDatagrams, ResultLine, SEPARATOR, head_line};
@@ -66,7 +64,7 @@ impl TextOutput {
         if verbose && self.options.role == TestRole::Client {
             text += &format!(
                 "Control connection MSS {}\n",
-                value_or_zero(connections.mss.map(ByteCount::get))
+                text_or(connections.mss.map(ByteCount::get), "0")
             );
             if asked.block == ByteCount::ZERO {
                 text += &format!("Setting UDP block size to {}\n", self.request.block.get());
@@ -230,7 +228,7 @@ impl TextOutput {
                 (Some(asked), _) => format!("      TCP MSS: {}\n", asked.get()),
                 (None, default) => format!(
                     "      TCP MSS: {} (default)\n",
-                    value_or_zero(default.map(ByteCount::get))
+                    text_or(default.map(ByteCount::get), "0")
                 ),
             };
         }
@@ -396,8 +394,4 @@ fn processor_text(cpu: Option<Cpu>) -> String {
         cpu.user.as_percent(),
         cpu.system.as_percent()
     )
-}
-
-fn value_or_zero(value: Option<impl Display>) -> String {
-    value.map_or_else(|| "0".to_owned(), |value| value.to_string())
 }

@@ -17,10 +17,7 @@ pub(super) fn capture_article(report: &CaptureReport) -> Article {
     let first = report.transfers.first();
     let headline = match first {
         Some(transfer) => {
-            let rate = transfer_rate(report, transfer).map_or_else(
-                || "The largest transfer".to_owned(),
-                |rate| rate.to_string(),
-            );
+            let rate = text_or(transfer_rate(report, transfer), "The largest transfer");
             format!(
                 "{rate}: limited by {}",
                 limit_phrase(transfer.diagnosis.verdict.kind)

@@ -11,10 +11,7 @@ use super::transfer::{
 /// Returns the article on an experiment.
 pub(super) fn experiment_article(experiment: &Experiment) -> Article {
     let path = &experiment.path;
-    let bottleneck = path
-        .forward
-        .rate
-        .map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
+    let bottleneck = text_or(path.forward.rate, "no rate limit");
     Article {
         origin: format!(
             "fullpipe demo · emulated path, {bottleneck} × {}",

@@ -69,9 +69,7 @@ fn program_rate_row(row: &ProgramRow) -> ChartRow {
         .verdict
         .as_ref()
         .map_or("no limit was named", |verdict| verdict.kind.name());
-    let figure = row
-        .goodput
-        .map_or_else(|| "no valid run".to_owned(), |rate| rate.to_string());
+    let figure = text_or(row.goodput, "no valid run");
     let steady = row.steady.map_text(|rate| format!(", steady {rate}"));
     let predicted = row.predicted.map_text(|rate| format!(", predicted {rate}"));
     let range = row
@@ -106,12 +104,7 @@ fn cpu_cell(run: &ProgramRun) -> String {
     if both == [None, None] {
         return String::new();
     }
-    let seconds = both.map(|time| {
-        time.map_or_else(
-            || "–".to_owned(),
-            |time| format!("{:.1}", time.as_secs_f64()),
-        )
-    });
+    let seconds = both.map(|time| or_dash(time.map(|time| format!("{:.1}", time.as_secs_f64()))));
     format!("{} s", seconds.join(" / "))
 }
 

@@ -102,9 +102,10 @@ fn sweep_figures(report: &SweepReport) -> Option<[String; 9]> {
 }
 
 fn rtt_climb(report: &SweepReport, best: BitRate) -> String {
-    report.rtt.and_then(|rtt| rtt.climbs_from).map_or_else(
-        || "at no rate".to_owned(),
-        |from| format!("from {from} on, {} of the top", rate_percent(from, best)),
+    let from = report.rtt.and_then(|rtt| rtt.climbs_from);
+    text_or(
+        from.map(|from| format!("from {from} on, {} of the top", rate_percent(from, best))),
+        "at no rate",
     )
 }
 
@@ -123,9 +124,9 @@ fn processor_time(report: &SweepReport) -> String {
         .iter()
         .filter_map(|run| run.load.as_ref()?.cpu_sender);
     let most = shares.map(Ratio::as_percent).reduce(f64::max);
-    most.map_or_else(
-        || "not recorded".to_owned(),
-        |most| format!("{most:.1} % of a core at most"),
+    text_or(
+        most.map(|most| format!("{most:.1} % of a core at most")),
+        "not recorded",
     )
 }
 
@@ -147,7 +148,10 @@ fn median_spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
         let widths: Vec<f64> = own
             .filter_map(|(_, rates)| rate_spread(rates).map(Ratio::as_percent))
             .collect();
-        median(widths).map_or_else(|| "not known".to_owned(), |middle| format!("{middle:.1} %"))
+        text_or(
+            median(widths).map(|middle| format!("{middle:.1} %")),
+            "not known",
+        )
     })
 }
 

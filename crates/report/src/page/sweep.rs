@@ -97,15 +97,13 @@ fn sweep_facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, Strin
 }
 
 fn rate_map_section(report: &SweepReport) -> PageSection {
-    let title = report.answer.as_ref().map_or_else(
-        || "Rate by window and streams".to_owned(),
-        |answer| {
-            format!(
-                "{} is the cheapest setting with 95 % of the best",
-                answer.knee.cell
-            )
-        },
-    );
+    let knee = report.answer.as_ref().map(|answer| {
+        format!(
+            "{} is the cheapest setting with 95 % of the best",
+            answer.knee.cell
+        )
+    });
+    let title = text_or(knee, "Rate by window and streams");
     let method = "Payload of all streams together, by a surface fitted to all runs; large tiles were measured.";
     PageSection::new(title, method, rate_map(report))
 }

@@ -346,7 +346,7 @@ fn flight_section(
         panel = panel.with_level(bdp, &format!("BDP {bdp}"));
     }
     let reaches = limit.is_some_and(|verdict| verdict.kind == Limit::ReceiveWindow);
-    let window = window.map_or_else(|| "not known".to_owned(), |size| size.to_string());
+    let window = text_or(window, "not known");
     let title = if reaches {
         format!("Up to {most} in flight: all that the advertised window of {window} permits")
     } else {

@@ -293,12 +293,11 @@ fn needs_table<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a
             Side::AtMost => "≤ ",
             Side::OneOf => "",
         };
-        let value = need
-            .value
-            .as_ref()
-            .map_or("no value will do".to_owned(), |value| {
-                format!("{side}{}", value_text(value))
-            });
+        let value = need.value.as_ref();
+        let value = text_or(
+            value.map(|value| format!("{side}{}", value_text(value))),
+            "no value will do",
+        );
         let now = or_dash(need.now.as_ref().map(value_text));
         table.push_row(cells![
             mark,
@@ -416,7 +415,7 @@ fn change_phrase(change: &Change) -> String {
             metric,
             value,
         } => {
-            let value = value.map_or("no value".to_owned(), |value| value.to_string());
+            let value = text_or(*value, "no value");
             format!("{metric} {value} on the route to {destination}")
         }
         Change::Qdisc { device, kind } => format!("the queueing discipline {kind} on {device}"),

@@ -202,7 +202,7 @@ fn measurement_status(measured: &Measurement) -> String {
         None => measured.summary.rate.to_string(),
     };
     let [idle, loaded] = [measured.rtt.idle, measured.rtt.loaded]
-        .map(|stats| stats.map_or_else(|| "unknown".to_owned(), |stats| round_trip(stats.median)));
+        .map(|stats| text_or(stats.map(|stats| round_trip(stats.median)), "unknown"));
     let round_trips = format!("RTT {idle} idle and {loaded} loaded");
     match (measured.request.transport, &measured.limit) {
         (Transport::Udp, _) => format!("{rates} of UDP, {round_trips}"),

@@ -6,6 +6,6 @@ pub(crate) use super::style::{
     heading_line, paragraph, success_text,
 };
 pub(crate) use super::table::{
-    TextTable, UNKNOWN, cells, figure_text, nonzero_count, or_dash, pair_table,
+    TextTable, UNKNOWN, cells, figure_text, nonzero_count, or_dash, pair_table, text_or,
 };
 pub(crate) use crate::prelude::*;

@@ -226,10 +226,7 @@ pub fn what_if(report: &WhatIfReport) -> String {
 fn inferred_path(report: &WhatIfReport) -> String {
     let forward = &report.path.forward;
     let facts = [
-        forward.rate.map_or_else(
-            || "a path without a rate".to_owned(),
-            |rate| rate.to_string(),
-        ),
+        text_or(forward.rate, "a path without a rate"),
         format!(" × {}", report.path.rtt()),
         forward.queue.map_text(|queue| format!(", queue {queue}")),
         forward.loss.map_text(|loss| format!(", loss {loss}")),

@@ -174,7 +174,12 @@ pub(crate) fn figure_text<T: ToString>(figure: Option<T>) -> Option<String> {
 
 /// Text of a cell, or a dash if its value is unknown.
 pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
-    value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string())
+    text_or(value, UNKNOWN)
+}
+
+/// Returns a value as text, or these words if there is none.
+pub(crate) fn text_or<T: ToString>(value: Option<T>, words: &str) -> String {
+    value.map_or_else(|| words.to_owned(), |value| value.to_string())
 }
 
 /// Returns a count with what it is, behind a comma; nothing of none.
