@@ -163,7 +163,7 @@ impl ShareServer {
         let tree = FolderTree::open_root(&options.folder)
             .map_err(|cause| ShareError::Folder { path, cause })?;
         let tls = tls_of(&options.key)
-            .map_err(|error| ShareError::Start(io::Error::other(error)))?
+            .map_err(ShareError::Start)?
             .with_parts();
         // The connections of copies take two each, so callers leave them most.
         let most_callers = usize::try_from(most_descriptors() / 4)
