@@ -18,15 +18,15 @@ const LATENESS: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct CopyBounds {
     /// Rates, of this copy alone or of several together.
-    pub(crate) paces: Vec<Arc<RatePace>>,
+    pub paces: Vec<Arc<RatePace>>,
     /// Bytes of files at most.
-    pub(crate) most: Option<ByteCount>,
+    pub most: Option<ByteCount>,
     /// The connections of the copy give way to all other traffic.
-    pub(crate) scavenge: bool,
+    pub scavenge: bool,
     /// The connections never change to BBR.
-    pub(crate) no_bbr: bool,
+    pub no_bbr: bool,
     /// Nothing is compressed.
-    pub(crate) no_compress: bool,
+    pub no_compress: bool,
     taken: AtomicU64,
 }
 

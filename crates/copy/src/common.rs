@@ -23,18 +23,18 @@ pub(crate) const NEVER_COPIED: &str = "it is neither file nor folder nor link";
 #[derive(Debug, Default)]
 pub(crate) struct CopyCounts {
     /// Bytes that have crossed and are verified.
-    pub(crate) verified: SharedNumber,
+    pub verified: SharedNumber,
     /// Bytes that compression has saved on the way.
-    pub(crate) saved: SharedNumber,
+    pub saved: SharedNumber,
     /// Bytes that are wanted, as far as is known.
-    pub(crate) wanted: SharedNumber,
+    pub wanted: SharedNumber,
     /// Files that were copied, and their bytes.
-    pub(crate) files: SharedNumber,
-    pub(crate) bytes: SharedNumber,
-    pub(crate) present: SharedNumber,
-    pub(crate) deleted: SharedNumber,
-    pub(crate) failed: SharedNumber,
-    pub(crate) left_out: SharedNumber,
+    pub files: SharedNumber,
+    pub bytes: SharedNumber,
+    pub present: SharedNumber,
+    pub deleted: SharedNumber,
+    pub failed: SharedNumber,
+    pub left_out: SharedNumber,
     failures: Mutex<Vec<String>>,
     left_out_entries: Mutex<Vec<String>>,
     digest: Mutex<Option<Digest>>,
@@ -83,11 +83,11 @@ fn name_first(names: &Mutex<Vec<String>>, name: impl FnOnce() -> String) {
 /// One end of a transfer.
 #[derive(Debug)]
 pub(crate) struct TransferContext {
-    pub(crate) out: MessageSender,
-    pub(crate) tally: Arc<CopyCounts>,
-    pub(crate) bounds: CopyBounds,
+    pub out: MessageSender,
+    pub tally: Arc<CopyCounts>,
+    pub bounds: CopyBounds,
     /// The one who shows events; at the far end there is none.
-    pub(crate) events: Option<Sender<CopyEvent>>,
+    pub events: Option<Sender<CopyEvent>>,
     /// Kinds of attributes that are not kept, of which the user knows.
     not_kept: Mutex<HashSet<String>>,
     failed: Mutex<Option<CopyError>>,

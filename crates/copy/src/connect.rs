@@ -110,9 +110,9 @@ impl CopyCredentials {
 /// A port that takes connections of who knows the secret.
 #[derive(Debug)]
 pub(crate) struct DataListener {
-    pub(crate) port: u16,
+    pub port: u16,
     /// The way in for connections that come to another port.
-    pub(crate) joined: Sender<DataStream>,
+    pub joined: Sender<DataStream>,
     streams: Receiver<DataStream>,
     stopped: Arc<SharedFlag>,
 }

@@ -32,13 +32,13 @@ pub(crate) struct DataStream {
 /// Connections for data. Without any, the connection of the messages carries it.
 pub(crate) struct DataConnections {
     /// The TCP connections.
-    pub(crate) streams: Vec<DataStream>,
+    pub streams: Vec<DataStream>,
     /// Number of TCP connections that carry data at first.
-    pub(crate) active: u16,
+    pub active: u16,
     /// The QUIC connection with the number of its streams, which carry data if there is no TCP
     /// connection, or when those are given up.
-    pub(crate) quic: Option<(Arc<QuicConnection>, u16)>,
-    pub(crate) rtt: Span,
+    pub quic: Option<(Arc<QuicConnection>, u16)>,
+    pub rtt: Span,
 }
 
 impl DataConnections {

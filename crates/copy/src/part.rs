@@ -38,7 +38,7 @@ pub(crate) struct PartialFile {
     names: PartNames,
     size: ByteCount,
     /// No other transfer can write to it. Some file systems have no locks.
-    pub(crate) is_locked: bool,
+    pub is_locked: bool,
     /// Nothing was written before this run, so that its holes are holes.
     is_fresh: bool,
     unmarked: u64,

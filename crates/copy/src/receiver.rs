@@ -47,9 +47,9 @@ use fullpipe_sys::lock;
 /// Writes files.
 #[derive(Debug)]
 pub(crate) struct FileReceiver {
-    pub(crate) common: TransferContext,
-    pub(crate) options: ReceiveOptions,
-    pub(crate) place: OnceLock<CopyDestination>,
+    pub common: TransferContext,
+    pub options: ReceiveOptions,
+    pub place: OnceLock<CopyDestination>,
     incoming: Mutex<HashMap<u32, Arc<IncomingFile>>>,
     held: HeldAttributes,
     /// Files that wait for the thread that completes those of the messages; `None` if there is no
@@ -64,9 +64,9 @@ pub(crate) struct FileReceiver {
     waits_until: OnceLock<Instant>,
     /// The destination's file system has no locks, which was said.
     lacks_locks: SharedFlag,
-    pub(crate) list: Mutex<ReceivedList>,
+    pub list: Mutex<ReceivedList>,
     /// Changes of `list` and `incoming` for the thread that waits for the end.
-    pub(crate) changed: Condvar,
+    pub changed: Condvar,
     /// Nanoseconds that connections spent on verifying and writing.
     working: SharedNumber,
 }
@@ -75,19 +75,19 @@ pub(crate) struct FileReceiver {
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ReceiveOptions {
-    pub(crate) root: FolderRoot,
-    pub(crate) path: PathBuf,
-    pub(crate) dry_run: bool,
-    pub(crate) delete: bool,
-    pub(crate) excludes: ExcludePatterns,
+    pub root: FolderRoot,
+    pub path: PathBuf,
+    pub dry_run: bool,
+    pub delete: bool,
+    pub excludes: ExcludePatterns,
     /// Every file is read back from its disk.
-    pub(crate) verify_disk: bool,
+    pub verify_disk: bool,
     /// Extended attributes and access lists are kept.
-    pub(crate) attributes: bool,
+    pub attributes: bool,
     /// Time after which an end that receives nothing gives up.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// The names that were asked for at the top; any if absent.
-    pub(crate) tops: Option<Vec<Vec<u8>>>,
+    pub tops: Option<Vec<Vec<u8>>>,
 }
 
 impl ReceiveOptions {
@@ -115,7 +115,7 @@ impl ReceiveOptions {
 #[derive(Debug)]
 pub(crate) struct CopyDestination {
     /// `None` in a dry run, if it does not exist.
-    pub(crate) tree: Option<FolderTree>,
+    pub tree: Option<FolderTree>,
     /// The name of a single file that gets another one.
     name: Option<EntryPath>,
     /// True if the folder takes the content of a folder of the sender, and so mirrors that folder.

@@ -12,12 +12,12 @@ use crate::summary::Figures;
 
 /// The way that data took, for the report.
 pub(crate) struct DataRoute {
-    pub(crate) transport: CopyTransport,
-    pub(crate) rtt: Option<Span>,
-    pub(crate) reason: String,
-    pub(crate) streams: u16,
+    pub transport: CopyTransport,
+    pub rtt: Option<Span>,
+    pub reason: String,
+    pub streams: u16,
     /// Time until it was there.
-    pub(crate) set_up: Duration,
+    pub set_up: Duration,
 }
 
 /// Returns what a counter of bytes has counted.

@@ -39,8 +39,8 @@ const UNNAMED: Duration = Duration::from_secs(2);
 /// Reads files and sends them.
 #[derive(Debug)]
 pub(crate) struct FileSender {
-    pub(crate) common: TransferContext,
-    pub(crate) queue: CopyQueue,
+    pub common: TransferContext,
+    pub queue: CopyQueue,
     sources: Vec<CopySource>,
     excludes: ExcludePatterns,
     keeps_attributes: bool,

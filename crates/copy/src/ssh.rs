@@ -40,8 +40,8 @@ pub(crate) enum LinkHolder {
 
 /// Bytes to and from the far end.
 pub(crate) struct LinkPipes {
-    pub(crate) to: Box<dyn Write + Send>,
-    pub(crate) from: Box<dyn BufRead + Send>,
+    pub to: Box<dyn Write + Send>,
+    pub from: Box<dyn BufRead + Send>,
 }
 
 impl LinkPipes {

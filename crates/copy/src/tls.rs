@@ -25,7 +25,7 @@ pub(crate) struct TlsReader {
 /// The side that writes.
 #[derive(Debug)]
 pub(crate) struct TlsWriter {
-    pub(crate) socket: Arc<TcpStream>,
+    pub socket: Arc<TcpStream>,
     records: Arc<Mutex<TlsRecords>>,
     sealed: Vec<u8>,
 }

@@ -38,8 +38,8 @@ pub(crate) struct FolderTree {
 /// The folder of an entry, in which it has a name.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeEntryName {
-    pub(crate) folder: Arc<OwnedFd>,
-    pub(crate) name: Vec<u8>,
+    pub folder: Arc<OwnedFd>,
+    pub name: Vec<u8>,
 }
 
 impl FolderTree {

@@ -59,10 +59,10 @@ const LONG_UNDER_LOSS: Span = Span::from_millis(10);
 /// A number of connections, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConnectionChoice {
-    pub(crate) count: u16,
+    pub count: u16,
     /// Number of connections that carry data at first.
-    pub(crate) active: u16,
-    pub(crate) reason: String,
+    pub active: u16,
+    pub reason: String,
 }
 
 /// Returns the number of connections for a path of this round-trip time. `ends` are the sender and

@@ -23,18 +23,18 @@ use crate::tree::{FolderTree, file_type, folder_names, modification_time, path_i
 /// A file or folder that the user named.
 #[derive(Debug)]
 pub(crate) struct CopySource {
-    pub(crate) tree: FolderTree,
+    pub tree: FolderTree,
     /// The name of the source at the receiver; without one, the content of the folder is sent.
-    pub(crate) top: Option<EntryPath>,
+    pub top: Option<EntryPath>,
 }
 
 /// A file of the list.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceFile {
-    pub(crate) source: usize,
-    pub(crate) path: EntryPath,
-    pub(crate) size: ByteCount,
-    pub(crate) identity: FileIdentity,
+    pub source: usize,
+    pub path: EntryPath,
+    pub size: ByteCount,
+    pub identity: FileIdentity,
 }
 
 /// The one who takes the list.

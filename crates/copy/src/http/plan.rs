@@ -128,8 +128,8 @@ impl RangePlan {
 /// The chunks that a connection gets, and what it has of the first.
 #[derive(Debug)]
 pub(crate) struct RangeWork {
-    pub(crate) chunks: FileChunks,
-    pub(crate) filled: Vec<u8>,
+    pub chunks: FileChunks,
+    pub filled: Vec<u8>,
 }
 
 impl RangeWork {

@@ -30,7 +30,7 @@ pub(crate) enum Wrong {
 }
 
 /// Bytes that are read from their beginning.
-pub(crate) struct ByteReader<'b>(pub(crate) &'b [u8]);
+pub(crate) struct ByteReader<'b>(pub &'b [u8]);
 
 impl<'b> ByteReader<'b> {
     pub(crate) fn take_bytes(&mut self, count: usize) -> Result<&'b [u8], Wrong> {

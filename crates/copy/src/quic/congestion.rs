@@ -39,7 +39,7 @@ impl PathSignals {
 
 /// Makes the congestion control of a connection.
 #[derive(Debug)]
-pub(super) struct CongestionFactory(pub(super) Arc<PathSignals>);
+pub(super) struct CongestionFactory(pub Arc<PathSignals>);
 
 impl ControllerFactory for CongestionFactory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {

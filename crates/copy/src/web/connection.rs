@@ -73,7 +73,7 @@ impl From<RuleBroken> for FetchFailure {
 pub(super) struct WebClient {
     tls: Arc<ClientConfig>,
     /// Time for which a server may be silent.
-    pub(super) timeout: Duration,
+    pub timeout: Duration,
 }
 
 impl WebClient {
@@ -262,12 +262,12 @@ pub(super) struct WebConnection {
     /// The connection of commands, where the server speaks FTP.
     control: Option<FtpControl>,
     /// Another handle of its socket, to watch or to end it.
-    pub(super) socket: TcpStream,
-    pub(super) address: SocketAddr,
+    pub socket: TcpStream,
+    pub address: SocketAddr,
     /// Time that the handshake of TCP took.
-    pub(super) rtt: Span,
+    pub rtt: Span,
     /// Bytes of content that have come on it.
-    pub(super) received: u64,
+    pub received: u64,
     timeout: Duration,
     body: BodyDecoder,
     keeps: bool,

@@ -55,8 +55,8 @@ pub(super) struct RangedFile<'c> {
 
 /// What has come of a file, and what is still to be asked for.
 pub(super) struct RangedState {
-    pub(super) part: PartialFile,
-    pub(super) verified: VerifiedChunks,
+    pub part: PartialFile,
+    pub verified: VerifiedChunks,
     plan: RangePlan,
 }
 

@@ -61,9 +61,9 @@ quantities! {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct AxisUnit {
     /// The name of the unit, such as `Mbit/s`; empty for plain numbers.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The size of one unit, in the base unit of its dimension: 1e6 for `Mbit/s`.
-    pub(crate) size: f64,
+    pub size: f64,
 }
 
 impl Dimension {

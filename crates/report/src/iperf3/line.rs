@@ -7,17 +7,17 @@ pub(crate) const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - 
 /// Figures of a line: of one stream, or of all in one direction.
 pub(crate) struct ResultLine<'t> {
     /// Number of the stream, as `  5`, or `SUM`.
-    pub(crate) name: &'t str,
+    pub name: &'t str,
     /// Direction, as `[TX-C]`, if data goes both ways, else empty.
-    pub(crate) tag: &'t str,
+    pub tag: &'t str,
     /// Start of the time, in seconds.
-    pub(crate) from: f64,
+    pub from: f64,
     /// End of the time, in seconds.
-    pub(crate) to: f64,
-    pub(crate) bytes: ByteCount,
-    pub(crate) count: LineCounts,
+    pub to: f64,
+    pub bytes: ByteCount,
+    pub count: LineCounts,
     /// Last word: `sender`, `receiver`, `(omitted)`, or nothing.
-    pub(crate) word: &'t str,
+    pub word: &'t str,
 }
 
 /// Counts of a line other than bytes.
@@ -38,10 +38,10 @@ pub(crate) enum LineCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct LineDatagrams {
     /// Jitter, in milliseconds.
-    pub(crate) jitter: f64,
-    pub(crate) lost: u64,
+    pub jitter: f64,
+    pub lost: u64,
     /// Lost and received.
-    pub(crate) datagrams: u64,
+    pub datagrams: u64,
 }
 
 impl LineDatagrams {

@@ -17,8 +17,8 @@ const MAX_SOUGHT: usize = 1_000;
 
 /// Samples of all streams at one time.
 pub(super) struct SampleSnapshot<'s> {
-    pub(super) at: Span,
-    pub(super) samples: Vec<&'s Sample>,
+    pub at: Span,
+    pub samples: Vec<&'s Sample>,
 }
 
 impl SampleSnapshot<'_> {
@@ -161,11 +161,11 @@ pub(super) fn mean_so_far(rates: &[(Span, BitRate)]) -> Vec<(Span, BitRate)> {
 
 /// A change of level in the course of a rate.
 pub(super) struct LevelChange {
-    pub(super) at: Span,
+    pub at: Span,
     /// Median rate since the change before it.
-    pub(super) before: BitRate,
+    pub before: BitRate,
     /// Median rate until the change after it.
-    pub(super) after: BitRate,
+    pub after: BitRate,
 }
 
 /// Returns the changes of level after the ramp of rates of which each is of the time up to its
