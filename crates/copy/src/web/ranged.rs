@@ -458,7 +458,7 @@ fn end_body(connection: &mut WebConnection, mut has_ended: bool) -> Result<(), F
 }
 
 /// Fails if an answer is not the range that was asked for, or of another state of the file.
-pub(super) fn check_range(
+fn check_range(
     head: &ResponseHead,
     (first, last): (u64, u64),
     size: ByteCount,

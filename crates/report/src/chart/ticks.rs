@@ -30,7 +30,7 @@ const CHANGES: [f64; 17] = [
 ];
 
 /// Returns the smallest round step of which at most `count` fit into `range`.
-pub(crate) fn round_step(range: f64, count: f64) -> f64 {
+fn round_step(range: f64, count: f64) -> f64 {
     let least = (range / count).max(f64::MIN_POSITIVE);
     let power = libm::pow(10.0, libm::floor(libm::log10(least)));
     STEPS

@@ -38,7 +38,7 @@ pub(crate) fn datagram_counts(datagrams: Option<Datagrams>) -> LineDatagrams {
 }
 
 /// Returns the figures of all streams together: counts add up, jitter is the mean.
-pub(crate) fn combine_datagrams(streams: impl Iterator<Item = Option<Datagrams>>) -> LineDatagrams {
+fn combine_datagrams(streams: impl Iterator<Item = Option<Datagrams>>) -> LineDatagrams {
     let (mut sum, mut count) = (LineDatagrams::default(), 0_u32);
     for stream in streams.map(datagram_counts) {
         sum.jitter += stream.jitter;
