@@ -212,9 +212,7 @@ impl From<FigureTable> for SectionView {
 }
 
 /// Returns those of these sections that there are.
-fn known_sections(
-    sections: impl IntoIterator<Item = Option<PageSection>>,
-) -> Vec<PageSection> {
+fn known_sections(sections: impl IntoIterator<Item = Option<PageSection>>) -> Vec<PageSection> {
     sections.into_iter().flatten().collect()
 }
 
