@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fullpipe_control::{PinnedTls, TlsError, canonical_address};
+use fullpipe_control::{PinnedTls, canonical_address};
 use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
 use fullpipe_units::{Span, printable_line};
