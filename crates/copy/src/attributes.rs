@@ -21,8 +21,8 @@ const MAX_HELD: usize = 256 << 20;
 /// Something that is not kept, of a kind of which only the first is said.
 #[derive(Debug)]
 pub(crate) struct NotKept {
-    pub(crate) kind: String,
-    pub(crate) why: String,
+    pub kind: String,
+    pub why: String,
 }
 
 /// Reads the attributes of what is open. `not_kept` takes those that are left out.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::protocol::CopyRequest;
+use crate::shared::SharedNumber;
 use fullpipe_sys::lock;
 
 /// Time for which a thread that waited for a processor may send faster afterwards.
@@ -17,15 +18,15 @@ const LATENESS: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct CopyBounds {
     /// Rates, of this copy alone or of several together.
-    pub(crate) paces: Vec<Arc<RatePace>>,
+    pub paces: Vec<Arc<RatePace>>,
     /// Bytes of files at most.
-    pub(crate) most: Option<ByteCount>,
+    pub most: Option<ByteCount>,
     /// The connections of the copy give way to all other traffic.
-    pub(crate) scavenge: bool,
+    pub scavenge: bool,
     /// The connections never change to BBR.
-    pub(crate) no_bbr: bool,
+    pub no_bbr: bool,
     /// Nothing is compressed.
-    pub(crate) no_compress: bool,
+    pub no_compress: bool,
     taken: AtomicU64,
 }
 
@@ -79,10 +80,7 @@ impl CopyBounds {
 
     /// Returns the time for which the rates have made connections wait, all of them together.
     pub(crate) fn waited_time(&self) -> Duration {
-        let waited = self
-            .paces
-            .iter()
-            .map(|pace| pace.waited.load(Ordering::Relaxed));
+        let waited = self.paces.iter().map(|pace| pace.waited.current_value());
         Duration::from_nanos(waited.sum())
     }
 }
@@ -93,7 +91,7 @@ pub(crate) struct RatePace {
     rate: BitRate,
     next: Mutex<Instant>,
     /// Nanoseconds for which threads have waited.
-    waited: AtomicU64,
+    waited: SharedNumber,
 }
 
 impl RatePace {
@@ -101,7 +99,7 @@ impl RatePace {
         Self {
             rate,
             next: Mutex::new(Instant::now()),
-            waited: AtomicU64::new(0),
+            waited: SharedNumber::default(),
         }
     }
 
@@ -113,7 +111,7 @@ impl RatePace {
         if !wait.is_zero() {
             thread::sleep(wait);
             let waited = now.elapsed().as_nanos() as u64;
-            self.waited.fetch_add(waited, Ordering::Relaxed);
+            self.waited.increase_by(waited);
         }
     }
 

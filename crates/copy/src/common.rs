@@ -1,7 +1,6 @@
 //! Shared by both ends of a transfer: the way to the other, the counts, and the error that ends it.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +10,7 @@ use crate::attributes::NotKept;
 use crate::bounds::CopyBounds;
 use crate::control::MessageSender;
 use crate::options::{CopyError, CopyEvent};
+use crate::shared::{SharedFlag, SharedNumber};
 use fullpipe_sys::lock;
 
 /// Failures, and entries that are left out, that are kept with their reason.
@@ -23,43 +23,39 @@ pub(crate) const NEVER_COPIED: &str = "it is neither file nor folder nor link";
 #[derive(Debug, Default)]
 pub(crate) struct CopyCounts {
     /// Bytes that have crossed and are verified.
-    pub(crate) verified: AtomicU64,
+    pub verified: SharedNumber,
     /// Bytes that compression has saved on the way.
-    pub(crate) saved: AtomicU64,
+    pub saved: SharedNumber,
     /// Bytes that are wanted, as far as is known.
-    pub(crate) wanted: AtomicU64,
+    pub wanted: SharedNumber,
     /// Files that were copied, and their bytes.
-    pub(crate) files: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) present: AtomicU64,
-    pub(crate) deleted: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    pub(crate) left_out: AtomicU64,
+    pub files: SharedNumber,
+    pub bytes: SharedNumber,
+    pub present: SharedNumber,
+    pub deleted: SharedNumber,
+    pub failed: SharedNumber,
+    pub left_out: SharedNumber,
     failures: Mutex<Vec<String>>,
     left_out_entries: Mutex<Vec<String>>,
     digest: Mutex<Option<Digest>>,
 }
 
 impl CopyCounts {
-    pub(crate) fn add_to(count: &AtomicU64, amount: u64) {
-        count.fetch_add(amount, Ordering::Relaxed);
-    }
-
     pub(crate) fn record_failure(&self, what: String) {
-        Self::add_to(&self.failed, 1);
+        self.failed.increase_by(1);
         name_first(&self.failures, || what);
     }
 
     /// Counts a file of `size` bytes that is there.
     pub(crate) fn count_copied(&self, size: u64, digest: Digest) {
-        Self::add_to(&self.files, 1);
-        Self::add_to(&self.bytes, size);
+        self.files.increase_by(1);
+        self.bytes.increase_by(size);
         *lock(&self.digest) = Some(digest);
     }
 
     /// Counts a device, a pipe or a socket.
     pub(crate) fn leave_out(&self, path: &EntryPath) {
-        Self::add_to(&self.left_out, 1);
+        self.left_out.increase_by(1);
         name_first(&self.left_out_entries, || format!("{path}: {NEVER_COPIED}"));
     }
 
@@ -87,15 +83,15 @@ fn name_first(names: &Mutex<Vec<String>>, name: impl FnOnce() -> String) {
 /// One end of a transfer.
 #[derive(Debug)]
 pub(crate) struct TransferContext {
-    pub(crate) out: MessageSender,
-    pub(crate) tally: Arc<CopyCounts>,
-    pub(crate) bounds: CopyBounds,
+    pub out: MessageSender,
+    pub tally: Arc<CopyCounts>,
+    pub bounds: CopyBounds,
     /// The one who shows events; at the far end there is none.
-    pub(crate) events: Option<Sender<CopyEvent>>,
+    pub events: Option<Sender<CopyEvent>>,
     /// Kinds of attributes that are not kept, of which the user knows.
     not_kept: Mutex<HashSet<String>>,
     failed: Mutex<Option<CopyError>>,
-    has_failed: AtomicBool,
+    has_failed: SharedFlag,
 }
 
 impl TransferContext {
@@ -111,7 +107,7 @@ impl TransferContext {
             events,
             not_kept: Mutex::default(),
             failed: Mutex::default(),
-            has_failed: AtomicBool::new(false),
+            has_failed: SharedFlag::default(),
         }
     }
 
@@ -125,6 +121,17 @@ impl TransferContext {
         match &self.events {
             Some(events) => drop(events.send(CopyEvent::Note(text))),
             None => self.out.send_message(&CopyMessage::Note { text }),
+        }
+    }
+
+    /// Notes something that cannot be sent or made, for the user, who may be at the other end.
+    pub(crate) fn report_unreadable(&self, why: String) {
+        match self.events {
+            Some(_) => self.tally.record_failure(why),
+            None => self.out.send_message(&CopyMessage::Unreadable {
+                file: u32::MAX,
+                why,
+            }),
         }
     }
 
@@ -148,10 +155,12 @@ impl TransferContext {
     pub(crate) fn count_outcome(&self, path: &EntryPath, size: u64, outcome: &FileOutcome) {
         match outcome {
             FileOutcome::Copied(digest) => self.tally.count_copied(size, *digest),
-            FileOutcome::Present => CopyCounts::add_to(&self.tally.present, 1),
+            FileOutcome::Present => {
+                self.tally.present.increase_by(1);
+            }
             FileOutcome::Wanted => {
-                CopyCounts::add_to(&self.tally.files, 1);
-                CopyCounts::add_to(&self.tally.bytes, size);
+                self.tally.files.increase_by(1);
+                self.tally.bytes.increase_by(size);
                 self.send_event(CopyEvent::WouldCopy(path.clone()));
             }
             FileOutcome::Failed(why) => self.tally.record_failure(format!("{path}: {why}")),
@@ -161,11 +170,11 @@ impl TransferContext {
     /// Ends the transfer, for the first of all reasons.
     pub(crate) fn abort_transfer(&self, error: CopyError) {
         lock(&self.failed).get_or_insert(error);
-        self.has_failed.store(true, Ordering::Relaxed);
+        self.has_failed.raise_flag();
     }
 
     pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed.load(Ordering::Relaxed)
+        self.has_failed.is_raised()
     }
 
     /// Returns the reason for which the transfer was ended, once.

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -22,6 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::address::at_port;
 use crate::data_stream::DataStream;
+use crate::shared::SharedFlag;
 use crate::threads::start_thread;
 
 /// Time for a connection, and for its handshake.
@@ -110,11 +110,11 @@ impl CopyCredentials {
 /// A port that takes connections of who knows the secret.
 #[derive(Debug)]
 pub(crate) struct DataListener {
-    pub(crate) port: u16,
+    pub port: u16,
     /// The way in for connections that come to another port.
-    pub(crate) joined: Sender<DataStream>,
+    pub joined: Sender<DataStream>,
     streams: Receiver<DataStream>,
-    stopped: Arc<AtomicBool>,
+    stopped: Arc<SharedFlag>,
 }
 
 impl DataListener {
@@ -131,7 +131,7 @@ impl DataListener {
         let (streams, received) = channel();
         let joined = streams.clone();
         let (ready, port) = channel();
-        let stopped = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::<SharedFlag>::default();
         let (stop, credentials) = (Arc::clone(&stopped), credentials.clone());
         start_thread("copy-listen", move || {
             let runtime = match Builder::new_current_thread().enable_all().build() {
@@ -183,7 +183,7 @@ impl DataListener {
 
 impl Drop for DataListener {
     fn drop(&mut self) {
-        self.stopped.store(true, Ordering::Relaxed);
+        self.stopped.raise_flag();
     }
 }
 
@@ -202,11 +202,11 @@ async fn accept_streams(
     listener: &TcpListener,
     credentials: &CopyCredentials,
     streams: &Sender<DataStream>,
-    stop: &AtomicBool,
+    stop: &SharedFlag,
 ) {
     let pending = Arc::new(Semaphore::new(MAX_PENDING));
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS.into()));
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.is_raised() {
         let stream = match timeout(POLL_INTERVAL, listener.accept()).await {
             Ok(Ok((stream, _))) => stream,
             Ok(Err(_)) => {

@@ -2,7 +2,6 @@
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
@@ -10,6 +9,7 @@ use crate::protocol::{ALIVE, CopyMessage, MAX_FRAME};
 
 use crate::options::CopyError;
 use crate::pulse::{ALIVE_INTERVAL, SilenceWatch};
+use crate::shared::SharedFlag;
 use crate::threads::start_thread;
 
 /// Frames that wait to be written. Who adds one more waits.
@@ -91,7 +91,7 @@ impl<R: Read> FrameReader<R> {
 #[derive(Debug, Clone)]
 pub(crate) struct MessageSender {
     frames: SyncSender<Vec<u8>>,
-    is_broken: Arc<AtomicBool>,
+    is_broken: Arc<SharedFlag>,
 }
 
 impl MessageSender {
@@ -103,11 +103,11 @@ impl MessageSender {
         pulse: &Arc<SilenceWatch>,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let (frames, receiver) = sync_channel(MAX_WAITING);
-        let (pulse, is_broken) = (Arc::clone(pulse), Arc::<AtomicBool>::default());
+        let (pulse, is_broken) = (Arc::clone(pulse), Arc::<SharedFlag>::default());
         let breaks = Arc::clone(&is_broken);
         let writer = start_thread("copy-control", move || {
             if write_all(to, &receiver, &pulse).is_err() {
-                breaks.store(true, Ordering::Relaxed);
+                breaks.raise_flag();
             }
         })?;
         Ok((Self { frames, is_broken }, writer))
@@ -116,7 +116,7 @@ impl MessageSender {
     /// Returns true once the stream has broken. Who has gone is known a few seconds later at the
     /// latest, if its host is there: this end says each second that it is there, too.
     pub(crate) fn is_broken(&self) -> bool {
-        self.is_broken.load(Ordering::Relaxed)
+        self.is_broken.is_raised()
     }
 
     pub(crate) fn send_message(&self, message: &CopyMessage<'_>) {

@@ -11,7 +11,7 @@ use fullpipe_units::Span;
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::quic::QuicConnection;
-use crate::tls::{self, TlsReader, TlsWriter};
+use crate::tls::{TlsReader, TlsWriter, split_records};
 
 /// Time after which a connection that acknowledges nothing is given up; its data then takes
 /// another.
@@ -23,7 +23,7 @@ const LITTLE: usize = 3000;
 /// One connection whose other end has proved that it knows the secret.
 #[derive(Debug)]
 pub(crate) struct DataStream {
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     /// `None` if data is not encrypted.
     tls: Option<(TlsReader, TlsWriter)>,
     acknowledges_at_once: bool,
@@ -32,13 +32,13 @@ pub(crate) struct DataStream {
 /// Connections for data. Without any, the connection of the messages carries it.
 pub(crate) struct DataConnections {
     /// The TCP connections.
-    pub(crate) streams: Vec<DataStream>,
+    pub streams: Vec<DataStream>,
     /// Number of TCP connections that carry data at first.
-    pub(crate) active: u16,
+    pub active: u16,
     /// The QUIC connection with the number of its streams, which carry data if there is no TCP
     /// connection, or when those are given up.
-    pub(crate) quic: Option<(Arc<QuicConnection>, u16)>,
-    pub(crate) rtt: Span,
+    pub quic: Option<(Arc<QuicConnection>, u16)>,
+    pub rtt: Span,
 }
 
 impl DataConnections {
@@ -80,9 +80,10 @@ impl DataStream {
             .with_time(DEAD_AFTER / 2)
             .with_interval(DEAD_AFTER / 4);
         options.set_tcp_keepalive(&keepalive.with_retries(2))?;
+        let socket = Arc::new(socket);
         Ok(Self {
+            tls: records.map(|records| split_records(&socket, records)),
             socket,
-            tls: records.map(tls::split_records),
             acknowledges_at_once: false,
         })
     }
@@ -98,19 +99,19 @@ impl DataStream {
     fn acknowledge_read(&self, read: usize) {
         if self.acknowledges_at_once && read <= LITTLE {
             // Only a hint; a connection that has ended needs none.
-            let _ = SockRef::from(&self.socket).set_tcp_quickack(true);
+            let _ = SockRef::from(&*self.socket).set_tcp_quickack(true);
         }
     }
 
     /// Returns the shortest round-trip time so far.
     pub(crate) fn min_rtt(&self) -> Option<Span> {
-        let info = tcp_info(&self.socket).ok()?;
+        let info = tcp_info(&*self.socket).ok()?;
         info.min_rtt.or(info.rtt)
     }
 
     /// Returns true if a device on the way has taken window scaling away, which both hosts have.
     pub(crate) fn lost_scaling(&self) -> bool {
-        tcp_info(&self.socket).is_ok_and(|info| info.window_scaling == Some(false))
+        tcp_info(&*self.socket).is_ok_and(|info| info.window_scaling == Some(false))
     }
 
     /// Returns true if TLS encrypts it.
@@ -118,9 +119,9 @@ impl DataStream {
         self.tls.is_some()
     }
 
-    /// Returns the socket, and both sides of TLS if it is encrypted.
-    pub(crate) fn into_parts(self) -> (TcpStream, Option<(TlsReader, TlsWriter)>) {
-        (self.socket, self.tls)
+    /// Returns both sides of TLS if it is encrypted.
+    pub(crate) fn into_tls(self) -> Option<(TlsReader, TlsWriter)> {
+        self.tls
     }
 
     /// The socket.
@@ -133,14 +134,14 @@ impl Read for DataStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let Some((reading, _)) = &mut self.tls else {
-                let read = self.socket.read(into)?;
+                let read = (&*self.socket).read(into)?;
                 self.acknowledge_read(read);
                 return Ok(read);
             };
             if let Some(taken) = reading.take_payload(into) {
                 return Ok(taken);
             }
-            let received = reading.receive_records(&mut self.socket)?;
+            let received = reading.receive_records()?;
             self.acknowledge_read(received);
         }
     }
@@ -149,10 +150,8 @@ impl Read for DataStream {
 impl Write for DataStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.tls {
-            Some((_, writing)) => writing
-                .write_payload(&mut self.socket, bytes)
-                .map(|()| bytes.len()),
-            None => self.socket.write(bytes),
+            Some((_, writing)) => writing.write(bytes),
+            None => (&*self.socket).write(bytes),
         }
     }
 
@@ -200,7 +199,7 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let socket = listener.accept().unwrap().0;
         let mut stream = DataStream {
-            socket,
+            socket: socket.into(),
             tls: None,
             acknowledges_at_once: false,
         };

@@ -43,22 +43,22 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The rights of a near end, and the addresses of both.
 #[derive(Debug, Clone)]
 pub(crate) struct CopyScope {
-    pub(crate) root: FolderRoot,
-    pub(crate) is_read_only: bool,
+    pub root: FolderRoot,
+    pub is_read_only: bool,
     /// Bytes of files in one copy at most.
-    pub(crate) most: Option<ByteCount>,
+    pub most: Option<ByteCount>,
     /// Rates that it shares with other copies.
-    pub(crate) rates: DirectionRates,
+    pub rates: DirectionRates,
     /// Copies that take connections at the port of the call, if there is one.
-    pub(crate) joining: Option<Arc<JoinableCopies>>,
+    pub joining: Option<Arc<JoinableCopies>>,
     /// Address on which to listen for data; all if absent.
-    pub(crate) bind: Option<IpAddr>,
+    pub bind: Option<IpAddr>,
     /// Address of the near end.
-    pub(crate) near: Option<SocketAddr>,
+    pub near: Option<SocketAddr>,
     /// Address of this host as the near end knows it.
-    pub(crate) own: Option<IpAddr>,
+    pub own: Option<IpAddr>,
     /// The TCP connections that carry data, once they are known.
-    pub(crate) carrying: Arc<OnceLock<Arc<[TcpStream]>>>,
+    pub carrying: Arc<OnceLock<Arc<[TcpStream]>>>,
 }
 
 impl CopyScope {

@@ -78,14 +78,14 @@ fn create_links(receiver: &FileReceiver, tree: Option<&FolderTree>) {
             }
         };
         if let Err(error) = linked {
-            receiver.report_problem(&path, &error.to_string());
+            receiver.report_problem(&path, &error);
         }
     }
 }
 
 /// Returns true if `first` is the file of this state.
 fn has_inode(tree: Option<&FolderTree>, first: &EntryPath, stat: &Stat) -> io::Result<bool> {
-    let found = tree.map_or(Ok(None), |tree| tree.locate_entry(first)?.stat_entry())?;
+    let found = tree.map_or(Ok(None), |tree| tree.stat_path(first))?;
     Ok(found.is_some_and(|found| (found.st_dev, found.st_ino) == (stat.st_dev, stat.st_ino)))
 }
 
@@ -124,7 +124,7 @@ fn settle_folders(receiver: &FileReceiver, tree: &FolderTree) {
             continue;
         };
         if let Err(error) = settle_folder(receiver, tree, &path, listed) {
-            receiver.report_problem(&path, &error.to_string());
+            receiver.report_problem(&path, &error);
         }
     }
     let synchronised = tree.open_folder(None).and_then(|root| Ok(fsync(root)?));

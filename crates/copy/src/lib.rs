@@ -53,6 +53,7 @@ mod sender;
 mod server;
 mod session;
 mod share;
+mod shared;
 #[cfg(test)]
 mod slow_tests;
 mod ssh;

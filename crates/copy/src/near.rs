@@ -37,6 +37,7 @@ use crate::report::DataRoute;
 use crate::root::FolderRoot;
 use crate::server::{call_server, server_address};
 use crate::session::{BothFigures, DataCarriers, TransferRole, own_settings, settings_of};
+use crate::shared::SharedFlag;
 use crate::ssh::{
     Link, LinkPipes, await_greeting, kill_link, not_there, release_link, start_ssh, wait_for_end,
 };
@@ -94,10 +95,7 @@ fn copy_from_web(
 ) -> CopyResult {
     most_descriptors();
     let (events, received) = channel();
-    let (tally, stop) = (
-        Arc::new(CopyCounts::default()),
-        Arc::new(AtomicBool::new(false)),
-    );
+    let (tally, stop) = (Arc::<CopyCounts>::default(), Arc::<SharedFlag>::default());
     let run = WebCopy::new(
         options.clone(),
         url,
@@ -112,7 +110,9 @@ fn copy_from_web(
         // Its connections have deadlines of their own.
         pulse: SilenceWatch::new(options.timeout.into()),
     };
-    followed.follow(interrupt, report, || stop.store(true, Ordering::Relaxed))
+    followed.follow(interrupt, report, || {
+        stop.raise_flag();
+    })
 }
 
 fn start_copy(
@@ -287,7 +287,7 @@ impl NearCopy {
             secret: &secret,
             early: Mutex::new(early),
             settings: [own, &other],
-            is_over: AtomicBool::new(false),
+            is_over: SharedFlag::default(),
         };
         if self.may_ask() {
             end.start_listing()?;
@@ -346,7 +346,7 @@ impl NearCopy {
                 .spawn_scoped(threads, || self.connect_and_carry(far, end, began))
                 .map_err(CopyError::from_io("cannot start a thread"))?;
             let followed = end.handle_messages(frames);
-            far.is_over.store(true, Ordering::Relaxed);
+            far.is_over.raise_flag();
             let (way, carriers) = connecting.join().map_err(|_| CopyError::Gone)?;
             Ok((end.end_transfer(followed, &carriers)?, way))
         })

@@ -40,9 +40,9 @@ impl WriteThroughput {
 /// A way within the bounds of a copy, whose throughput is noted.
 #[derive(Debug)]
 pub(crate) struct MeteredWriter<'t, W> {
-    pub(crate) to: W,
-    pub(crate) bounds: &'t CopyBounds,
-    pub(crate) throughput: &'t WriteThroughput,
+    pub to: W,
+    pub bounds: &'t CopyBounds,
+    pub throughput: &'t WriteThroughput,
 }
 
 impl<W: Write> Write for MeteredWriter<'_, W> {

@@ -38,7 +38,7 @@ pub(crate) struct PartialFile {
     names: PartNames,
     size: ByteCount,
     /// No other transfer can write to it. Some file systems have no locks.
-    pub(crate) is_locked: bool,
+    pub is_locked: bool,
     /// Nothing was written before this run, so that its holes are holes.
     is_fresh: bool,
     unmarked: u64,
@@ -95,7 +95,7 @@ pub(crate) fn recover_chunks(
     identity: FileIdentity,
 ) -> io::Result<VerifiedChunks> {
     let names = PartNames::from_entry(tree, path)?;
-    let left = match own_file(&names.data, OFlags::RDWR) {
+    let left = match own_file(&names.data) {
         // Small files have no journal, and there are many of them.
         Err(error) if error.kind() == io::ErrorKind::NotFound && size.get() <= CHUNK as u64 => {
             return Ok(VerifiedChunks::new(size));
@@ -152,7 +152,7 @@ pub(crate) fn remove_unlocked(within: &TreeEntryName) -> io::Result<()> {
 /// Opens and locks the data that an earlier transfer of this user has left, if there is any, as
 /// [`lock_opened`] does.
 fn open_left_data(within: &TreeEntryName) -> io::Result<Option<(File, bool)>> {
-    own_file(within, OFlags::RDWR)
+    own_file(within)
         .ok()
         .map(|data| lock_opened(within, data))
         .transpose()

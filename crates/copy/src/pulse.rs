@@ -1,8 +1,9 @@
 //! Signs of life: an end that waits too long for the other one gives up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use crate::shared::SharedNumber;
 
 /// Time after which an end with nothing to say says that it is there.
 pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
@@ -23,9 +24,9 @@ pub(crate) struct SilenceWatch {
     began: Instant,
     /// Milliseconds from `began` to the time from which a thread waits to read or to write; zero if
     /// none does.
-    reading: AtomicU64,
-    writing: AtomicU64,
-    timeout: AtomicU64,
+    reading: SharedNumber,
+    writing: SharedNumber,
+    timeout: SharedNumber,
 }
 
 impl SilenceWatch {
@@ -33,9 +34,9 @@ impl SilenceWatch {
     pub(crate) fn new(timeout: Duration) -> Arc<Self> {
         let pulse = Self {
             began: Instant::now(),
-            reading: AtomicU64::new(0),
-            writing: AtomicU64::new(0),
-            timeout: AtomicU64::new(0),
+            reading: SharedNumber::default(),
+            writing: SharedNumber::default(),
+            timeout: SharedNumber::default(),
         };
         pulse.set_timeout(timeout);
         Arc::new(pulse)
@@ -44,13 +45,12 @@ impl SilenceWatch {
     /// Sets the time for which the other end may be silent, within bounds.
     pub(crate) fn set_timeout(&self, timeout: Duration) {
         let timeout = timeout.clamp(TIMEOUTS.0, TIMEOUTS.1);
-        self.timeout
-            .store(timeout.as_millis() as u64, Ordering::Relaxed);
+        self.timeout.set_value(timeout.as_millis() as u64);
     }
 
     /// Returns the time for which the other end may be silent.
     pub(crate) fn silence_timeout(&self) -> Duration {
-        Duration::from_millis(self.timeout.load(Ordering::Relaxed))
+        Duration::from_millis(self.timeout.current_value())
     }
 
     /// Carries out `read`, which waits for the other end.
@@ -69,7 +69,7 @@ impl SilenceWatch {
         let timeout = self.silence_timeout();
         [(&self.reading, timeout), (&self.writing, timeout * WRITING)]
             .into_iter()
-            .any(|(since, most)| match since.load(Ordering::Relaxed) {
+            .any(|(since, most)| match since.current_value() {
                 0 => false,
                 since => u128::from(now.saturating_sub(since)) > most.as_millis(),
             })
@@ -80,16 +80,14 @@ impl SilenceWatch {
     #[cfg(test)]
     pub(crate) fn brief(timeout: Duration) -> Arc<Self> {
         let pulse = Self::new(timeout);
-        pulse
-            .timeout
-            .store(timeout.as_millis() as u64, Ordering::Relaxed);
+        pulse.timeout.set_value(timeout.as_millis() as u64);
         pulse
     }
 
-    fn time_wait<T>(&self, since: &AtomicU64, wait: impl FnOnce() -> T) -> T {
-        since.store(self.elapsed_ms(), Ordering::Relaxed);
+    fn time_wait<T>(&self, since: &SharedNumber, wait: impl FnOnce() -> T) -> T {
+        since.set_value(self.elapsed_ms());
         let waited = wait();
-        since.store(0, Ordering::Relaxed);
+        since.set_value(0);
         waited
     }
 

@@ -34,16 +34,16 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// A chunk of a file, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ChunkJob {
-    pub(crate) file: u32,
-    pub(crate) chunk: u32,
+    pub file: u32,
+    pub chunk: u32,
 }
 
 /// A block of a chunk that a connection is to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockJob {
-    pub(crate) index: u8,
+    pub index: u8,
     /// The receiver shall say that it has arrived.
-    pub(crate) reports: bool,
+    pub reports: bool,
 }
 
 /// The next thing to do for a connection.

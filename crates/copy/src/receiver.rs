@@ -13,8 +13,8 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ pub(crate) use self::listed::{
     path_hash,
 };
 use crate::attributes::HeldAttributes;
-use crate::common::{CopyCounts, TransferContext};
+use crate::common::TransferContext;
 use crate::data_stream::DataConnections;
 use crate::options::{CopyError, CopyEvent};
 use crate::packing::CodecPool;
@@ -38,7 +38,8 @@ use crate::protocol::{
     ExtendedAttributes, FileChunks, FileIdentity, FileOutcome, ModificationTime, TreeEntry,
     VerifiedChunks,
 };
-use crate::root::FolderRoot;
+use crate::root::{FolderRoot, folder_of};
+use crate::shared::{SharedFlag, SharedNumber};
 use crate::threads::start_thread;
 use crate::tree::FolderTree;
 use fullpipe_sys::lock;
@@ -46,47 +47,47 @@ use fullpipe_sys::lock;
 /// Writes files.
 #[derive(Debug)]
 pub(crate) struct FileReceiver {
-    pub(crate) common: TransferContext,
-    pub(crate) options: ReceiveOptions,
-    pub(crate) place: OnceLock<CopyDestination>,
+    pub common: TransferContext,
+    pub options: ReceiveOptions,
+    pub place: OnceLock<CopyDestination>,
     incoming: Mutex<HashMap<u32, Arc<IncomingFile>>>,
     held: HeldAttributes,
     /// Files that wait for the thread that completes those of the messages; `None` if there is no
     /// such thread.
     whole: Mutex<Option<VecDeque<ArrivedFile>>>,
     files: AtomicU32,
-    corrupt: AtomicU32,
+    corrupt: SharedNumber,
     decompressors: CodecPool<BlockDecompressor>,
     /// Chunks that are there in part.
     begun: AtomicUsize,
     /// The time until which this transfer waits for others that hold its files.
     waits_until: OnceLock<Instant>,
     /// The destination's file system has no locks, which was said.
-    lacks_locks: AtomicBool,
-    pub(crate) list: Mutex<ReceivedList>,
+    lacks_locks: SharedFlag,
+    pub list: Mutex<ReceivedList>,
     /// Changes of `list` and `incoming` for the thread that waits for the end.
-    pub(crate) changed: Condvar,
+    pub changed: Condvar,
     /// Nanoseconds that connections spent on verifying and writing.
-    working: AtomicU64,
+    working: SharedNumber,
 }
 
 /// The rules of a receiver.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ReceiveOptions {
-    pub(crate) root: FolderRoot,
-    pub(crate) path: PathBuf,
-    pub(crate) dry_run: bool,
-    pub(crate) delete: bool,
-    pub(crate) excludes: ExcludePatterns,
+    pub root: FolderRoot,
+    pub path: PathBuf,
+    pub dry_run: bool,
+    pub delete: bool,
+    pub excludes: ExcludePatterns,
     /// Every file is read back from its disk.
-    pub(crate) verify_disk: bool,
+    pub verify_disk: bool,
     /// Extended attributes and access lists are kept.
-    pub(crate) attributes: bool,
+    pub attributes: bool,
     /// Time after which an end that receives nothing gives up.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// The names that were asked for at the top; any if absent.
-    pub(crate) tops: Option<Vec<Vec<u8>>>,
+    pub tops: Option<Vec<Vec<u8>>>,
 }
 
 impl ReceiveOptions {
@@ -114,7 +115,7 @@ impl ReceiveOptions {
 #[derive(Debug)]
 pub(crate) struct CopyDestination {
     /// `None` in a dry run, if it does not exist.
-    pub(crate) tree: Option<FolderTree>,
+    pub tree: Option<FolderTree>,
     /// The name of a single file that gets another one.
     name: Option<EntryPath>,
     /// True if the folder takes the content of a folder of the sender, and so mirrors that folder.
@@ -172,14 +173,14 @@ impl FileReceiver {
             held: HeldAttributes::default(),
             whole: Mutex::default(),
             files: AtomicU32::new(0),
-            corrupt: AtomicU32::new(0),
+            corrupt: SharedNumber::default(),
             decompressors: CodecPool::default(),
             begun: AtomicUsize::new(0),
             waits_until: OnceLock::new(),
-            lacks_locks: AtomicBool::new(false),
+            lacks_locks: SharedFlag::default(),
             list: Mutex::default(),
             changed: Condvar::new(),
-            working: AtomicU64::new(0),
+            working: SharedNumber::default(),
         }
     }
 
@@ -222,7 +223,7 @@ impl FileReceiver {
 
     /// Returns the time that all connections together spent on verifying and writing, in seconds.
     pub(crate) fn work_seconds(&self) -> f64 {
-        self.working.load(Ordering::Relaxed) as f64 / 1e9
+        self.working.current_value() as f64 / 1e9
     }
 
     /// Carries out what the sender says.
@@ -243,7 +244,7 @@ impl FileReceiver {
             CopyMessage::Unreadable {
                 file: u32::MAX,
                 why,
-            } => self.report_unreadable(why),
+            } => self.common.report_unreadable(why),
             CopyMessage::Unreadable { file, why } => self.fail_file(file, why),
             CopyMessage::Again { file, entry } => self.restart_file(file, entry)?,
             CopyMessage::Note { text } => self.common.send_note(text),
@@ -279,12 +280,8 @@ impl FileReceiver {
     /// Opens the folder of a single file that gets this name.
     fn open_file_place(&self, name: &OsStr) -> io::Result<CopyDestination> {
         let ReceiveOptions { root, path, .. } = &self.options;
-        let folder = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
         let name = EntryPath::new(name.as_bytes()).map_err(io::Error::other)?;
-        let tree = root.open_tree(folder)?;
+        let tree = root.open_tree(folder_of(path))?;
         root.check_name(&tree, &name)?;
         Ok(CopyDestination {
             tree: Some(tree),
@@ -450,24 +447,14 @@ impl FileReceiver {
     }
 
     /// Notes an entry that is no file and cannot be made.
-    pub(crate) fn report_problem(&self, path: &dyn Display, why: &str) {
-        self.report_unreadable(format!("{path}: {why}"));
-    }
-
-    fn report_unreadable(&self, why: String) {
-        match self.common.events {
-            Some(_) => self.common.tally.record_failure(why),
-            None => self.common.out.send_message(&CopyMessage::Unreadable {
-                file: u32::MAX,
-                why,
-            }),
-        }
+    pub(crate) fn report_problem(&self, path: &dyn Display, why: &dyn Display) {
+        self.common.report_unreadable(format!("{path}: {why}"));
     }
 
     /// Reports that something was deleted, or would be.
     fn report_deleted(&self, path: EntryPath) {
         if self.common.events.is_some() {
-            CopyCounts::add_to(&self.common.tally.deleted, 1);
+            self.common.tally.deleted.increase_by(1);
             self.common.send_event(CopyEvent::Deleted(path));
         } else {
             self.common.out.send_message(&CopyMessage::Deleted { path });

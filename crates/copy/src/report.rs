@@ -1,6 +1,5 @@
 //! The report of a copy.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fullpipe_record::{CopyLimit, CopyReport, CopyTransport};
@@ -8,21 +7,22 @@ use fullpipe_units::{BitRate, ByteCount, SegCount, Span, to_hexadecimal};
 
 use crate::common::CopyCounts;
 use crate::options::CopyOptions;
+use crate::shared::SharedNumber;
 use crate::summary::Figures;
 
 /// The way that data took, for the report.
 pub(crate) struct DataRoute {
-    pub(crate) transport: CopyTransport,
-    pub(crate) rtt: Option<Span>,
-    pub(crate) reason: String,
-    pub(crate) streams: u16,
+    pub transport: CopyTransport,
+    pub rtt: Option<Span>,
+    pub reason: String,
+    pub streams: u16,
     /// Time until it was there.
-    pub(crate) set_up: Duration,
+    pub set_up: Duration,
 }
 
 /// Returns what a counter of bytes has counted.
-pub(crate) fn byte_count(counter: &AtomicU64) -> ByteCount {
-    ByteCount::new(counter.load(Ordering::Relaxed))
+pub(crate) fn byte_count(counter: &SharedNumber) -> ByteCount {
+    ByteCount::new(counter.current_value())
 }
 
 /// Returns the report of a copy whose data took `way`, from the figures of its sender.
@@ -34,9 +34,8 @@ pub(crate) fn copy_report(
     limit: Option<CopyLimit>,
     duration: Duration,
 ) -> CopyReport {
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let transferred = byte_count(&tally.verified);
-    let files = count(&tally.files);
+    let files = tally.files.current_value();
     let transport = if sender.changed_to_quic {
         CopyTransport::Quic
     } else {
@@ -49,11 +48,11 @@ pub(crate) fn copy_report(
         bytes: byte_count(&tally.bytes),
         transferred,
         saved: byte_count(&tally.saved),
-        present: count(&tally.present),
-        deleted: count(&tally.deleted),
-        failed: count(&tally.failed),
+        present: tally.present.current_value(),
+        deleted: tally.deleted.current_value(),
+        failed: tally.failed.current_value(),
         failures: tally.failure_names(),
-        left_out: count(&tally.left_out),
+        left_out: tally.left_out.current_value(),
         left_out_entries: tally.left_out_entries(),
         duration: duration.into(),
         set_up: way.set_up.into(),

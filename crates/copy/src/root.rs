@@ -60,7 +60,7 @@ impl FolderRoot {
     /// followed, one that may lead to a folder is not replaced.
     pub(crate) fn check_name(&self, tree: &FolderTree, name: &EntryPath) -> io::Result<()> {
         if matches!(self, Self::Share(_))
-            && let Some(stat) = tree.locate_entry(name)?.stat_entry()?
+            && let Some(stat) = tree.stat_path(name)?
             && file_type(&stat) == FileType::Symlink
         {
             return Err(io::Error::new(
@@ -107,6 +107,14 @@ pub(crate) fn from_home(path: &[u8]) -> &[u8] {
     } else {
         path.strip_prefix(b"~/").unwrap_or(path)
     }
+}
+
+/// Returns the folder that has the last name of a path.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 /// Returns a path of a request below the folder that is shared; `None` if it is that folder.

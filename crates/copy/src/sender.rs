@@ -14,14 +14,14 @@ use fullpipe_units::ByteCount;
 
 use self::blocks::{BlockReader, ChunkContent, ReadFailure};
 use self::list::SentList;
-use crate::common::{CopyCounts, TransferContext};
+use crate::common::TransferContext;
 use crate::data_stream::DataConnections;
 use crate::offered::OfferedFiles;
 use crate::options::{CopyError, CopyEvent};
 use crate::packing::{BlockCompression, CodecPool, MeteredWriter, WriteThroughput};
 use crate::protocol::{
     AGAIN, BLOCK, CopyMessage, DataHead, ExcludePatterns, ExtendedAttributes, FileChunks,
-    FileOutcome, TreeEntry, VerifiedChunks,
+    FileOutcome, TreeEntry, chunk_length,
 };
 use crate::queue::{BlockJob, ChunkJob, CopyQueue, NextWork, SSH};
 use crate::threads::start_thread;
@@ -39,8 +39,8 @@ const UNNAMED: Duration = Duration::from_secs(2);
 /// Reads files and sends them.
 #[derive(Debug)]
 pub(crate) struct FileSender {
-    pub(crate) common: TransferContext,
-    pub(crate) queue: CopyQueue,
+    pub common: TransferContext,
+    pub queue: CopyQueue,
     sources: Vec<CopySource>,
     excludes: ExcludePatterns,
     keeps_attributes: bool,
@@ -155,15 +155,18 @@ impl FileSender {
                 self.queue.got_blocks(ChunkJob { file, chunk }, missing);
             }
             CopyMessage::Got { file, chunk, .. } => {
-                let length = VerifiedChunks::new(self.file_size(file)?).chunk_length(chunk);
+                let length = chunk_length(self.file_size(file)?, chunk);
                 if self.queue.record_arrival(ChunkJob { file, chunk }) {
-                    CopyCounts::add_to(&self.common.tally.verified, length.unwrap_or(0) as u64);
+                    self.common
+                        .tally
+                        .verified
+                        .increase_by(length.unwrap_or(0) as u64);
                 }
             }
             CopyMessage::Outcome { file, outcome } => self.note_outcome(file, &outcome)?,
             CopyMessage::Lost { index } => self.lose_connection(index, "the other end says so"),
             CopyMessage::Deleted { path } => {
-                CopyCounts::add_to(&self.common.tally.deleted, 1);
+                self.common.tally.deleted.increase_by(1);
                 self.common.send_event(CopyEvent::Deleted(path));
             }
             CopyMessage::WouldCopy { path } => self.common.send_event(CopyEvent::WouldCopy(path)),
@@ -207,7 +210,10 @@ impl FileSender {
                 "the receiver wants chunks that do not exist, or too many",
             ));
         }
-        CopyCounts::add_to(&self.common.tally.wanted, chunks.byte_count(size).get());
+        self.common
+            .tally
+            .wanted
+            .increase_by(chunks.byte_count(size).get());
         Ok(())
     }
 

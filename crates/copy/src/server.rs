@@ -1,10 +1,10 @@
 //! A server that shares a folder, as the near end reaches it.
 
-use std::io::{self, BufReader};
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fullpipe_control::{PinnedTls, TlsError, canonical_address};
+use fullpipe_control::{PinnedTls, canonical_address};
 use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
 use fullpipe_units::{Span, printable_line};
@@ -33,8 +33,8 @@ const PURPOSE: &[u8] = b"fullpipe share 1";
 ///
 /// # Errors
 /// Fails if the library cannot make a key.
-pub(crate) fn tls_of(key: &SharedKey) -> Result<PinnedTls, TlsError> {
-    PinnedTls::of_secret(&key.tag_parts(&[PURPOSE]))
+pub(crate) fn tls_of(key: &SharedKey) -> io::Result<PinnedTls> {
+    PinnedTls::of_secret(&key.tag_parts(&[PURPOSE])).map_err(io::Error::other)
 }
 
 /// Connects to a server, which proves that it has the key, as this end does. Meanwhile begins to
@@ -60,11 +60,7 @@ pub(crate) fn call_server(
         server: format!("{}:{port}", printable_line(host)),
         cause,
     })?;
-    let pipes = LinkPipes {
-        to: Box::new(to),
-        from: Box::new(BufReader::with_capacity(128 << 10, from)),
-    };
-    Ok((pipes, early))
+    Ok((LinkPipes::new(to, from), early))
 }
 
 fn connect_server(
@@ -78,11 +74,8 @@ fn connect_server(
         timeout(CONNECT_TIMEOUT, async {
             let stream = TcpStream::connect((host, port)).await?;
             let early = begin_early(&stream, key, count)?;
-            let tls = tls_of(key).map_err(io::Error::other)?;
-            Ok((
-                DataStream::from_control(tls.connect_pinned(stream).await?)?,
-                early,
-            ))
+            let connection = tls_of(key)?.connect_pinned(stream).await?;
+            Ok((DataStream::from_control(connection)?, early))
         })
         .await
     });
@@ -98,8 +91,7 @@ fn begin_early(
     if count == 0 {
         return Ok(None);
     }
-    let credentials =
-        CopyCredentials::of_tls(key, tls_of(key).map_err(io::Error::other)?.with_parts());
+    let credentials = CopyCredentials::of_tls(key, tls_of(key)?.with_parts());
     Ok(Some(EarlyConnections::start_dialling(
         called.peer_addr()?,
         credentials,

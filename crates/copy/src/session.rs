@@ -33,14 +33,14 @@ pub(crate) enum TransferRole {
 /// Figures of the sender and the receiver.
 #[derive(Debug, Default)]
 pub(crate) struct BothFigures {
-    pub(crate) sender: Figures,
-    pub(crate) receiver: Figures,
+    pub sender: Figures,
+    pub receiver: Figures,
 }
 
 /// The connections that carry the data of a transfer, and the thread that watches them.
 #[derive(Default)]
 pub(crate) struct DataCarriers {
-    pub(crate) sockets: Arc<[TcpStream]>,
+    pub sockets: Arc<[TcpStream]>,
     quic: Option<Arc<QuicConnection>>,
     /// The thread that watches the connections; only at a sender.
     monitor: Option<Arc<SenderMonitor>>,

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -43,6 +43,7 @@ use crate::protocol::CopyMessage;
 use crate::pulse::{FIRST_TIMEOUT, SilenceWatch};
 use crate::root::FolderRoot;
 use crate::server::tls_of;
+use crate::shared::SharedFlag;
 use crate::ssh::GREETING;
 use crate::threads::{start_answering, start_thread};
 use crate::tree::FolderTree;
@@ -149,7 +150,7 @@ struct ShareState {
     /// Copies under way.
     copies: Arc<ClientPlaces>,
     joining: Arc<JoinableCopies>,
-    stop: AtomicBool,
+    stop: SharedFlag,
 }
 
 impl ShareServer {
@@ -162,7 +163,7 @@ impl ShareServer {
         let tree = FolderTree::open_root(&options.folder)
             .map_err(|cause| ShareError::Folder { path, cause })?;
         let tls = tls_of(&options.key)
-            .map_err(|error| ShareError::Start(io::Error::other(error)))?
+            .map_err(ShareError::Start)?
             .with_parts();
         // The connections of copies take two each, so callers leave them most.
         let most_callers = usize::try_from(most_descriptors() / 4)
@@ -229,7 +230,7 @@ impl ShareServer {
                 report_all(&reported, refused, report);
             }),
         );
-        shared.stop.store(true, Ordering::Relaxed);
+        shared.stop.raise_flag();
         let deadline = Instant::now() + LAST_COPIES;
         while !shared.copies.are_free() && Instant::now() < deadline {
             thread::sleep(POLL_INTERVAL);
@@ -274,7 +275,7 @@ impl ShareState {
             rates,
             copies,
             joining: Arc::default(),
-            stop: AtomicBool::new(false),
+            stop: SharedFlag::default(),
         }
     }
 
@@ -333,7 +334,7 @@ impl CopyOfOne {
         let tally = Arc::<CopyCounts>::default();
         match self.serve_copy(connection, client, Arc::clone(&tally), began) {
             Ok(()) => {
-                let bytes = ByteCount::new(tally.verified.load(Ordering::Relaxed));
+                let bytes = ByteCount::new(tally.verified.current_value());
                 ShareEvent::Copied {
                     client,
                     bytes,
@@ -409,7 +410,7 @@ impl CopyOfOne {
                 Some(CopyError::Silent(DEAD_AFTER.into()))
             }
             () if pulse.is_silent() => Some(CopyError::Silent(pulse.silence_timeout().into())),
-            () if self.shared.stop.load(Ordering::Relaxed) => Some(CopyError::Interrupted),
+            () if self.shared.stop.is_raised() => Some(CopyError::Interrupted),
             () if longest.is_some_and(|longest| Span::from(began.elapsed()) > longest) => {
                 Some(CopyError::from_refusal(&"it took longer than a copy may"))
             }

@@ -40,8 +40,17 @@ pub(crate) enum LinkHolder {
 
 /// Bytes to and from the far end.
 pub(crate) struct LinkPipes {
-    pub(crate) to: Box<dyn Write + Send>,
-    pub(crate) from: Box<dyn BufRead + Send>,
+    pub to: Box<dyn Write + Send>,
+    pub from: Box<dyn BufRead + Send>,
+}
+
+impl LinkPipes {
+    pub(crate) fn new(to: impl Write + Send + 'static, from: impl Read + Send + 'static) -> Self {
+        Self {
+            to: Box::new(to),
+            from: Box::new(BufReader::with_capacity(128 << 10, from)),
+        }
+    }
 }
 
 /// Starts the far end, which is there once it has [`await_greeting`].
@@ -70,10 +79,7 @@ pub(crate) fn start_ssh(
     let (Some(to), Some(from)) = (to, from) else {
         return Err(CopyError::Gone);
     };
-    Ok(LinkPipes {
-        to: Box::new(to),
-        from: Box::new(BufReader::with_capacity(128 << 10, from)),
-    })
+    Ok(LinkPipes::new(to, from))
 }
 
 /// Returns the error of a far end that has not greeted: ssh cannot connect, or there is no such

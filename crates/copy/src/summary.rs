@@ -25,12 +25,12 @@ pub(crate) struct Figures {
     send_buffer: f64,
     /// Seconds that all connections together were verified and written.
     working: f64,
-    pub(crate) retransmitted: u64,
-    pub(crate) congestion_control: Option<String>,
+    pub retransmitted: u64,
+    pub congestion_control: Option<String>,
     /// Part of the time for which a sender that gives way to other traffic did.
-    pub(crate) gave_way: Option<Ratio>,
+    pub gave_way: Option<Ratio>,
     /// The sender has changed over from TCP to QUIC.
-    pub(crate) changed_to_quic: bool,
+    pub changed_to_quic: bool,
 }
 
 fn total_seconds(infos: &[TcpInfo], time: fn(&TcpInfo) -> Option<Span>) -> f64 {

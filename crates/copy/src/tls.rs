@@ -15,6 +15,7 @@ const RECEIVED: usize = (64 << 10) + MAX_RECORD;
 /// The side that reads.
 #[derive(Debug)]
 pub(crate) struct TlsReader {
+    socket: Arc<TcpStream>,
     records: Arc<Mutex<TlsRecords>>,
     buffer: Vec<u8>,
     /// Payload at the begin of `buffer` that is not read yet.
@@ -24,28 +25,32 @@ pub(crate) struct TlsReader {
 /// The side that writes.
 #[derive(Debug)]
 pub(crate) struct TlsWriter {
+    pub socket: Arc<TcpStream>,
     records: Arc<Mutex<TlsRecords>>,
     sealed: Vec<u8>,
 }
 
-/// Returns both sides of a connection.
-pub(crate) fn split_records(mut records: TlsRecords) -> (TlsReader, TlsWriter) {
+/// Returns both sides of a connection over this socket.
+pub(crate) fn split_records(
+    socket: &Arc<TcpStream>,
+    mut records: TlsRecords,
+) -> (TlsReader, TlsWriter) {
     let mut buffer = records.take_arrived();
     let unread = 0..buffer.len();
     buffer.resize(RECEIVED, 0);
     let records = Arc::new(Mutex::new(records));
     let writing = TlsWriter {
+        socket: Arc::clone(socket),
         records: Arc::clone(&records),
         sealed: Vec::new(),
     };
-    (
-        TlsReader {
-            records,
-            buffer,
-            unread,
-        },
-        writing,
-    )
+    let reading = TlsReader {
+        socket: Arc::clone(socket),
+        records,
+        buffer,
+        unread,
+    };
+    (reading, writing)
 }
 
 impl TlsReader {
@@ -66,14 +71,14 @@ impl TlsReader {
     /// # Errors
     /// Fails with `UnexpectedEof` at an end that was not announced, and with `ConnectionAborted`
     /// for what is none of the other end.
-    pub(crate) fn receive_records(&mut self, socket: &mut TcpStream) -> io::Result<usize> {
+    pub(crate) fn receive_records(&mut self) -> io::Result<usize> {
         let held = {
             let records = lock(&self.records);
             self.buffer[..records.partial_record().len()].copy_from_slice(records.partial_record());
             records.partial_record().len()
         };
         // Without the lock: the other side may have to write before anything comes.
-        let count = socket.read(&mut self.buffer[held..])?;
+        let count = (&*self.socket).read(&mut self.buffer[held..])?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -84,32 +89,42 @@ impl TlsReader {
     }
 }
 
-impl TlsWriter {
-    /// Writes all of `payload`.
-    ///
-    /// # Errors
-    /// Fails if the connection breaks.
-    pub(crate) fn write_payload(
-        &mut self,
-        socket: &mut TcpStream,
-        payload: &[u8],
-    ) -> io::Result<()> {
+impl Read for TlsReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(taken) = self.take_payload(into) {
+                return Ok(taken);
+            }
+            self.receive_records()?;
+        }
+    }
+}
+
+impl Write for TlsWriter {
+    fn write(&mut self, payload: &[u8]) -> io::Result<usize> {
         self.sealed.clear();
         lock(&self.records)
             .seal_payload(payload, &mut self.sealed)
             .map_err(io::Error::other)?;
-        socket.write_all(&self.sealed)
+        (&*self.socket).write_all(&self.sealed)?;
+        Ok(payload.len())
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl TlsWriter {
     /// Announces the end to the other end.
     ///
     /// # Errors
     /// Fails if the connection breaks.
-    pub(crate) fn announce_end(&mut self, socket: &mut TcpStream) -> io::Result<()> {
+    pub(crate) fn announce_end(&mut self) -> io::Result<()> {
         self.sealed.clear();
         lock(&self.records)
             .seal_end(&mut self.sealed)
             .map_err(io::Error::other)?;
-        socket.write_all(&self.sealed)
+        (&*self.socket).write_all(&self.sealed)
     }
 }

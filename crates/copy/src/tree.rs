@@ -38,18 +38,20 @@ pub(crate) struct FolderTree {
 /// The folder of an entry, in which it has a name.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeEntryName {
-    pub(crate) folder: Arc<OwnedFd>,
-    pub(crate) name: Vec<u8>,
+    pub folder: Arc<OwnedFd>,
+    pub name: Vec<u8>,
 }
 
 impl FolderTree {
     /// Opens the folder that the user named, links followed.
     pub(crate) fn open_root(path: &Path) -> io::Result<Self> {
         let root = openat(CWD, path, SEARCHED, Mode::empty())?;
-        Ok(Self {
-            root: Arc::new(root),
-            last: Mutex::default(),
-        })
+        Ok(Self::from_root(Arc::new(root)))
+    }
+
+    fn from_root(root: Arc<OwnedFd>) -> Self {
+        let last = Mutex::default();
+        Self { root, last }
     }
 
     /// Returns the folder at `path` with everything below it; this tree if there is none.
@@ -58,10 +60,7 @@ impl FolderTree {
             Some(path) => Arc::new(self.open_entry(path, SEARCHED)?),
             None => Arc::clone(&self.root),
         };
-        Ok(Self {
-            root,
-            last: Mutex::default(),
-        })
+        Ok(Self::from_root(root))
     }
 
     /// Opens what is at `path`.
@@ -90,28 +89,29 @@ impl FolderTree {
 
     /// Returns the folder of `path` and the name there.
     pub(crate) fn locate_entry(&self, path: &EntryPath) -> io::Result<TreeEntryName> {
-        let name = path.last_name().to_vec();
-        let Some(folder) = path.parent_path() else {
-            return Ok(TreeEntryName {
-                folder: Arc::clone(&self.root),
-                name,
-            });
+        let folder = match path.parent_path() {
+            Some(folder) => self.searched_folder(folder)?,
+            None => Arc::clone(&self.root),
         };
+        let name = path.last_name().to_vec();
+        Ok(TreeEntryName { folder, name })
+    }
+
+    /// Returns the state of what is at `path`; `None` if it does not exist.
+    pub(crate) fn stat_path(&self, path: &EntryPath) -> io::Result<Option<Stat>> {
+        self.locate_entry(path)?.stat_entry()
+    }
+
+    fn searched_folder(&self, folder: &[u8]) -> io::Result<Arc<OwnedFd>> {
         let mut last = lock(&self.last);
-        if let Some((known, folder_fd)) = last.as_ref()
+        if let Some((known, opened)) = last.as_ref()
             && known == folder
         {
-            return Ok(TreeEntryName {
-                folder: Arc::clone(folder_fd),
-                name,
-            });
+            return Ok(Arc::clone(opened));
         }
         let opened = Arc::new(open_beneath(&self.root, folder, SEARCHED)?);
         *last = Some((folder.to_vec(), Arc::clone(&opened)));
-        Ok(TreeEntryName {
-            folder: opened,
-            name,
-        })
+        Ok(opened)
     }
 }
 
@@ -155,13 +155,7 @@ impl TreeEntryName {
     pub(crate) fn make_folder(&self) -> io::Result<()> {
         match rustix::fs::mkdirat(&self.folder, self.name(), Mode::RWXU) {
             Ok(()) => Ok(()),
-            Err(Errno::EXIST) => match self.stat_entry()?.map(|stat| file_type(&stat)) {
-                Some(FileType::Directory) => Ok(()),
-                _ => Err(io::Error::new(
-                    io::ErrorKind::AlreadyExists,
-                    "something that is no folder has its name",
-                )),
-            },
+            Err(Errno::EXIST) => check_folder(self.stat_entry()?.as_ref()),
             Err(error) => Err(error.into()),
         }
     }
@@ -272,6 +266,17 @@ pub(crate) fn path_in_folder(
 /// Returns the kind of what has this state.
 pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
+}
+
+/// Fails if what has the name of a folder is none.
+pub(crate) fn check_folder(stat: Option<&Stat>) -> io::Result<()> {
+    match stat.map(file_type) {
+        Some(FileType::Directory) => Ok(()),
+        _ => Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "something that is no folder has its name",
+        )),
+    }
 }
 
 /// Fails if what has this state is neither a file nor a link nor a folder: a copy to `/dev/null`

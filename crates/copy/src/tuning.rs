@@ -1,7 +1,6 @@
 //! The number of connections, by prediction, and what is changed while they run.
 
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
@@ -22,6 +21,7 @@ use crate::data_stream::DEAD_AFTER;
 use crate::pacing::{CUBIC, ConnectionPacer};
 use crate::quic::{QuicConnection, QuicWatch};
 use crate::sender::FileSender;
+use crate::shared::SharedFlag;
 use crate::summary::Figures;
 use fullpipe_sys::lock;
 
@@ -59,10 +59,10 @@ const LONG_UNDER_LOSS: Span = Span::from_millis(10);
 /// A number of connections, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConnectionChoice {
-    pub(crate) count: u16,
+    pub count: u16,
     /// Number of connections that carry data at first.
-    pub(crate) active: u16,
-    pub(crate) reason: String,
+    pub active: u16,
+    pub reason: String,
 }
 
 /// Returns the number of connections for a path of this round-trip time. `ends` are the sender and
@@ -169,7 +169,7 @@ pub(crate) struct SenderMonitor {
     sockets: Arc<[TcpStream]>,
     /// A QUIC connection with so many streams.
     quic: Option<(Arc<QuicConnection>, u16)>,
-    has_changed_over: AtomicBool,
+    has_changed_over: SharedFlag,
     sender: Arc<FileSender>,
     rtt: Span,
     settings: [HostSettings; 2],
@@ -186,12 +186,11 @@ impl SenderMonitor {
         rtt: Span,
         settings: [HostSettings; 2],
     ) -> Self {
-        let (sender, has_changed_over) = (Arc::clone(sender), AtomicBool::new(false));
         Self {
             sockets,
             quic,
-            has_changed_over,
-            sender,
+            has_changed_over: SharedFlag::default(),
+            sender: Arc::clone(sender),
             rtt,
             settings,
             gave_way: Mutex::default(),
@@ -295,7 +294,7 @@ impl SenderMonitor {
     pub(crate) fn sender_figures(&self) -> Figures {
         let infos: Vec<TcpInfo> = self.tcp_infos().collect();
         let figures = Figures::of_sender(&infos, self.congestion_control(), *lock(&self.gave_way));
-        let has_changed_over = self.has_changed_over.load(Ordering::Relaxed);
+        let has_changed_over = self.has_changed_over.is_raised();
         match &self.quic {
             Some((connection, streams)) if has_changed_over || self.sockets.is_empty() => {
                 figures.with_quic(connection, *streams, has_changed_over)
@@ -413,7 +412,9 @@ impl SenderMonitor {
         };
         connection.tolerate_loss();
         let has_changed = self.sender.queue.change_over();
-        self.has_changed_over.store(has_changed, Ordering::Relaxed);
+        if has_changed {
+            self.has_changed_over.raise_flag();
+        }
         has_changed
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::fmt::Display;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -16,24 +17,24 @@ use crate::protocol::{
     EntryKind, EntryPath, ExcludePatterns, ExtendedAttributes, FileIdentity, PathError, TreeEntry,
 };
 use crate::receiver::{MAX_ENTRIES, MAX_LIST, PathHash, SECOND_NAME, path_hash};
-use crate::root::FolderRoot;
+use crate::root::{FolderRoot, folder_of};
 use crate::tree::{FolderTree, file_type, folder_names, modification_time, path_in_folder};
 
 /// A file or folder that the user named.
 #[derive(Debug)]
 pub(crate) struct CopySource {
-    pub(crate) tree: FolderTree,
+    pub tree: FolderTree,
     /// The name of the source at the receiver; without one, the content of the folder is sent.
-    pub(crate) top: Option<EntryPath>,
+    pub top: Option<EntryPath>,
 }
 
 /// A file of the list.
 #[derive(Debug, Clone)]
 pub(crate) struct SourceFile {
-    pub(crate) source: usize,
-    pub(crate) path: EntryPath,
-    pub(crate) size: ByteCount,
-    pub(crate) identity: FileIdentity,
+    pub source: usize,
+    pub path: EntryPath,
+    pub size: ByteCount,
+    pub identity: FileIdentity,
 }
 
 /// The one who takes the list.
@@ -69,16 +70,9 @@ impl CopySource {
                 top: None,
             });
         };
-        let folder = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-            .unwrap_or(Path::new("."));
-        let tree = root.open_tree(folder).map_err(&failed)?;
+        let tree = root.open_tree(folder_of(path)).map_err(&failed)?;
         let top = EntryPath::new(name).map_err(|error| failed(io::Error::other(error)))?;
-        let found = tree
-            .locate_entry(&top)
-            .and_then(|within| within.stat_entry())
-            .map_err(&failed)?;
+        let found = tree.stat_path(&top).map_err(&failed)?;
         found.ok_or_else(|| failed(io::Error::new(io::ErrorKind::NotFound, "it is not there")))?;
         Ok(Self {
             tree,
@@ -88,12 +82,10 @@ impl CopySource {
 
     /// Returns true if the source is one file or link.
     pub(crate) fn is_single(&self) -> bool {
-        let stat = self.top.as_ref().and_then(|top| {
-            self.tree
-                .locate_entry(top)
-                .and_then(|within| within.stat_entry())
-                .ok()?
-        });
+        let stat = self
+            .top
+            .as_ref()
+            .and_then(|top| self.tree.stat_path(top).ok()?);
         stat.is_some_and(|stat| file_type(&stat) != FileType::Directory)
     }
 }
@@ -156,11 +148,7 @@ pub(crate) fn file_now(
     sources: &[CopySource],
     file: &SourceFile,
 ) -> io::Result<Option<(EntryKind, SourceFile)>> {
-    let stat = match sources[file.source]
-        .tree
-        .locate_entry(&file.path)
-        .and_then(|within| within.stat_entry())
-    {
+    let stat = match sources[file.source].tree.stat_path(&file.path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         found => found?,
     };
@@ -237,10 +225,7 @@ struct PendingFolder {
 
 impl PendingFolder {
     fn folder_path(&self) -> Result<EntryPath, PathError> {
-        self.outer.as_ref().map_or_else(
-            || EntryPath::new(&*self.name),
-            |outer| outer.join_name(&self.name),
-        )
+        path_in_folder(self.outer.as_deref(), &self.name)
     }
 }
 
@@ -266,7 +251,7 @@ impl SourceWalk<'_> {
         let shown = folder.map_or(&b"."[..], EntryPath::as_bytes);
         let names = match source.tree.open_folder(folder).and_then(folder_names) {
             Ok(names) => names,
-            Err(error) => return self.report_problem(shown, &error.to_string()),
+            Err(error) => return self.report_problem(shown, &error),
         };
         for name in names {
             if self.list.is_over() {
@@ -282,7 +267,7 @@ impl SourceWalk<'_> {
                     match error {
                         // A file of another transfer, which is not complete.
                         PathError::Reserved => self.list.not_sent(&whole, &error.to_string()),
-                        _ => self.report_problem(&whole, &error.to_string()),
+                        _ => self.report_problem(&whole, &error),
                     }
                 }
             }
@@ -298,24 +283,22 @@ impl SourceWalk<'_> {
         }
         match entry {
             Ok(Some(kind)) => {
-                let attributes = match kind {
-                    EntryKind::Folder { .. } | EntryKind::File { .. } => {
-                        self.entry_attributes(source, &path)
+                let (attributes, file) = match kind {
+                    EntryKind::Folder { .. } => {
+                        self.push_folder(&path);
+                        (self.entry_attributes(source, &path), None)
                     }
-                    _ => ExtendedAttributes::default(),
+                    EntryKind::File { size, identity, .. } => {
+                        let file = SourceFile {
+                            source: index,
+                            path: path.clone(),
+                            size,
+                            identity,
+                        };
+                        (self.entry_attributes(source, &path), Some(file))
+                    }
+                    _ => (ExtendedAttributes::default(), None),
                 };
-                let file = match kind {
-                    EntryKind::File { size, identity, .. } => Some(SourceFile {
-                        source: index,
-                        path: path.clone(),
-                        size,
-                        identity,
-                    }),
-                    _ => None,
-                };
-                if matches!(kind, EntryKind::Folder { .. }) {
-                    self.push_folder(&path);
-                }
                 let entry = TreeEntry {
                     path,
                     kind,
@@ -324,7 +307,7 @@ impl SourceWalk<'_> {
                 self.list.add_entry(entry, file);
             }
             Ok(None) => {}
-            Err(error) => self.report_problem(path.as_bytes(), &error.to_string()),
+            Err(error) => self.report_problem(path.as_bytes(), &error),
         }
     }
 
@@ -436,9 +419,9 @@ impl SourceWalk<'_> {
         );
     }
 
-    fn report_problem(&mut self, path: &[u8], why: &str) {
+    fn report_problem(&mut self, path: &[u8], why: &dyn Display) {
         self.is_complete = false;
-        self.list.add_problem(path, why);
+        self.list.add_problem(path, &why.to_string());
     }
 }
 

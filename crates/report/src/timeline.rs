@@ -15,11 +15,11 @@ const HARDLY: f64 = 0.02;
 /// A run, and when it was.
 pub(crate) struct TimedRun<'r> {
     /// The run.
-    pub(crate) run: &'r SweepRun,
+    pub run: &'r SweepRun,
     /// Begin of the run, since that of the first.
-    pub(crate) from: Span,
+    pub from: Span,
     /// The end of its load, where its rest begins.
-    pub(crate) to: Span,
+    pub to: Span,
 }
 
 /// Returns the runs in their order: as they were, where the device was read before and after each,
@@ -45,25 +45,25 @@ pub(crate) fn timed_runs(report: &SweepReport) -> Vec<TimedRun<'_>> {
 /// A part of a sweep over which the traffic of the device was counted: a run or a rest.
 pub(crate) struct TrafficInterval {
     /// Begin of the part, since that of the first run.
-    pub(crate) from: Span,
+    pub from: Span,
     /// End of the part, since the begin of the first run.
-    pub(crate) to: Span,
+    pub to: Span,
     /// Rate of all that the device carried in the direction of the data.
-    pub(crate) all: BitRate,
+    pub all: BitRate,
     /// Rate of what was not of the sweep.
-    pub(crate) other: BitRate,
+    pub other: BitRate,
     /// True if it is a run.
-    pub(crate) is_run: bool,
+    pub is_run: bool,
 }
 
 /// The traffic of the device of a sweep.
 pub(crate) struct DeviceTraffic {
     /// Name of the device.
-    pub(crate) device: String,
+    pub device: String,
     /// Speed of the device, if it is known and may be right.
-    pub(crate) speed: Option<BitRate>,
+    pub speed: Option<BitRate>,
     /// Runs and rests in their order.
-    pub(crate) parts: Vec<TrafficInterval>,
+    pub parts: Vec<TrafficInterval>,
 }
 
 /// Returns the traffic of the device of the last run; `None` where none was read.

@@ -110,7 +110,7 @@ fn a_listener_that_cannot_accept_waits_before_it_tries_again() {
             SockRef::from(&listener)
                 .shutdown(std::net::Shutdown::Both)
                 .unwrap();
-            let stop = AtomicBool::new(false);
+            let stop = SharedFlag::default();
             let accepting = accept_streams(&listener, &credentials, &streams, &stop);
             assert!(timeout(TIME, accepting).await.is_err());
         });

@@ -100,11 +100,11 @@ impl FtpReply {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FtpFile {
     /// Size in bytes.
-    pub(crate) size: Option<u64>,
+    pub size: Option<u64>,
     /// Time of the last change, as it was sent and in seconds since 1970.
-    pub(crate) modified: Option<(String, i64)>,
+    pub modified: Option<(String, i64)>,
     /// Parts of it can be had.
-    pub(crate) has_parts: bool,
+    pub has_parts: bool,
 }
 
 impl FtpFile {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::protocol::{CHUNK, FileChunks};
+use crate::protocol::{CHUNK, FileChunks, block_offset};
 
 /// The chunks of a file that are missing: those that no connection has taken, and those of each.
 #[derive(Debug)]
@@ -128,8 +128,8 @@ impl RangePlan {
 /// The chunks that a connection gets, and what it has of the first.
 #[derive(Debug)]
 pub(crate) struct RangeWork {
-    pub(crate) chunks: FileChunks,
-    pub(crate) filled: Vec<u8>,
+    pub chunks: FileChunks,
+    pub filled: Vec<u8>,
 }
 
 impl RangeWork {
@@ -140,7 +140,7 @@ impl RangeWork {
 
     /// Returns the first and the last byte that are missing, of a file of `size`.
     pub(crate) fn missing_bytes(&self, size: ByteCount) -> (u64, u64) {
-        let begin = u64::from(self.chunks.first) * CHUNK as u64;
+        let begin = block_offset(self.chunks.first, 0);
         let end = begin + self.chunks.byte_count(size).get();
         (begin + self.filled.len() as u64, end.saturating_sub(1))
     }

@@ -1,6 +1,5 @@
 //! Progress of a copy while it runs.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::CopyProgress;
@@ -35,12 +34,12 @@ impl<'t> ProgressMeter<'t> {
     /// Returns the progress, if it is time for that and something is wanted.
     pub(super) fn take_progress(&mut self) -> Option<CopyProgress> {
         let elapsed = self.at.elapsed();
-        let wanted = self.tally.wanted.load(Ordering::Relaxed);
+        let wanted = self.tally.wanted.current_value();
         if elapsed < PROGRESS_INTERVAL || wanted == 0 {
             return None;
         }
         let began = self.began.elapsed().into();
-        let verified = self.tally.verified.load(Ordering::Relaxed);
+        let verified = self.tally.verified.current_value();
         if verified < self.verified {
             // A file of a web server has changed, and begins anew.
             (self.history, self.verified) = (ProgressHistory::default(), 0);
@@ -66,10 +65,10 @@ mod tests {
     #[test]
     fn a_copy_that_begins_anew_has_a_progress_of_its_own() {
         let tally = CopyCounts::default();
-        tally.wanted.store(10_000, Ordering::Relaxed);
+        tally.wanted.set_value(10_000);
         let mut meter = ProgressMeter::new(&tally);
         for verified in [5000, 1000] {
-            tally.verified.store(verified, Ordering::Relaxed);
+            tally.verified.set_value(verified);
             std::thread::sleep(PROGRESS_INTERVAL);
             let progress = meter.take_progress().unwrap();
             assert_eq!(progress.verified, ByteCount::new(verified));

@@ -9,10 +9,10 @@ use crate::walk::receiver_name;
 /// The places of a copy, of which one is far.
 #[derive(Debug)]
 pub(super) struct CopyPlan {
-    pub(super) host: FarHost,
-    pub(super) far_sends: bool,
-    pub(super) near: Vec<PathBuf>,
-    pub(super) far: Vec<Vec<u8>>,
+    pub host: FarHost,
+    pub far_sends: bool,
+    pub near: Vec<PathBuf>,
+    pub far: Vec<Vec<u8>>,
 }
 
 impl CopyPlan {

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
@@ -17,14 +16,15 @@ use crate::joining::EarlyConnections;
 use crate::options::FarHost;
 use crate::protocol::{CopyAnswer, CopyMessage};
 use crate::quic::{self, HANDSHAKE_DEADLINE, QuicConnection};
+use crate::shared::SharedFlag;
 use crate::threads::start_answering;
 use fullpipe_sys::lock;
 
 /// The connections for data.
 pub(super) struct ConnectedData {
-    pub(super) connections: DataConnections,
-    pub(super) transport: CopyTransport,
-    pub(super) reason: String,
+    pub connections: DataConnections,
+    pub transport: CopyTransport,
+    pub reason: String,
 }
 
 impl ConnectedData {
@@ -37,23 +37,23 @@ impl ConnectedData {
 
 /// A far end that has answered, and what both ends know.
 pub(super) struct ReachedFarEnd<'r> {
-    pub(super) out: &'r MessageSender,
-    pub(super) ready: &'r CopyAnswer,
+    pub out: &'r MessageSender,
+    pub ready: &'r CopyAnswer,
     /// The name of the far host, and the way to it.
-    pub(super) way: &'r FarHost,
+    pub way: &'r FarHost,
     /// The addresses of the far host.
-    pub(super) hosts: Vec<SocketAddr>,
+    pub hosts: Vec<SocketAddr>,
     /// The address of a server that was called, which is the first of `hosts`, and the round-trip
     /// time to it.
-    pub(super) server: Option<(SocketAddr, Span)>,
-    pub(super) credentials: &'r CopyCredentials,
-    pub(super) secret: &'r [u8; 32],
+    pub server: Option<(SocketAddr, Span)>,
+    pub credentials: &'r CopyCredentials,
+    pub secret: &'r [u8; 32],
     /// Connections for data to a server that were begun before it answered.
-    pub(super) early: Mutex<Option<EarlyConnections>>,
+    pub early: Mutex<Option<EarlyConnections>>,
     /// Settings of this host and of its own.
-    pub(super) settings: [&'r HostSettings; 2],
+    pub settings: [&'r HostSettings; 2],
     /// The transfer has ended, so that no way for data is searched for any more.
-    pub(super) is_over: AtomicBool,
+    pub is_over: SharedFlag,
 }
 
 impl ReachedFarEnd<'_> {

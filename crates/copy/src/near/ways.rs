@@ -1,7 +1,6 @@
 //! The ways that data may take: TCP connections in either direction, QUIC, or that of the messages.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fullpipe_model::improvement::can_tolerate_loss;
@@ -156,7 +155,7 @@ impl NearCopy {
         let port = listener.port;
         far.out.send_message(&CopyMessage::Dial { port });
         let mut quic = None;
-        while Instant::now() < until && !far.is_over.load(Ordering::Relaxed) {
+        while Instant::now() < until && !far.is_over.is_raised() {
             if let Some(first) = listener.take_streams(1, POLL_INTERVAL).pop() {
                 return Some(AnotherWay::FromFarEnd(listener, Box::new(first)));
             }

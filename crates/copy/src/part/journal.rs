@@ -5,10 +5,12 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
 use fullpipe_units::ByteCount;
-use rustix::fs::OFlags;
 
 use super::ownership::own_file;
-use crate::protocol::{CHUNK, Digest, JournalFormat, RecoveredChunks, VerifiedChunks, chunk_hash};
+use crate::protocol::{
+    CHUNK, Digest, JournalFormat, RecoveredChunks, VerifiedChunks, block_offset, chunk_hash,
+    chunk_length,
+};
 use crate::tree::TreeEntryName;
 
 /// Opens a journal to go on with it, and returns the chunks that it records of `data`; `None` if it
@@ -20,7 +22,7 @@ pub(super) fn open_journal(
     format: &JournalFormat,
     size: ByteCount,
 ) -> io::Result<Option<(File, VerifiedChunks)>> {
-    let Ok(mut journal) = own_file(within, OFlags::RDWR) else {
+    let Ok(mut journal) = own_file(within) else {
         return Ok(None);
     };
     let Some(recovered) = read_journal(&mut journal, format, size)? else {
@@ -109,10 +111,10 @@ pub(super) fn take_back(
 
 /// Returns true if the data has the content of this hash in a chunk.
 pub(super) fn is_there(data: &File, size: ByteCount, index: u32, hash: &Digest) -> bool {
-    let Some(length) = VerifiedChunks::new(size).chunk_length(index) else {
+    let Some(length) = chunk_length(size, index) else {
         return false;
     };
     let mut content = vec![0; length];
-    let read = data.read_exact_at(&mut content, u64::from(index) * CHUNK as u64);
+    let read = data.read_exact_at(&mut content, block_offset(index, 0));
     read.is_ok() && chunk_hash(size, index, &content) == *hash
 }

@@ -36,15 +36,15 @@ pub(super) fn busy_error() -> io::Error {
     )
 }
 
-/// Opens a file that a transfer of this user has made: a name that others could have prepared is
+/// Opens, to read and to write, a file that a transfer of this user has made: a name that others could have prepared is
 /// not trusted.
-pub(super) fn own_file(within: &TreeEntryName, flags: OFlags) -> io::Result<File> {
+pub(super) fn own_file(within: &TreeEntryName) -> io::Result<File> {
     let file = within
-        .open_file(flags)
+        .open_file(OFlags::RDWR)
         .or_else(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => {
                 let_owner_write(within)?;
-                within.open_file(flags)
+                within.open_file(OFlags::RDWR)
             }
             _ => Err(error),
         })?;

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::protocol::{BLOCK, ZEROS, chunk_hash};
+use crate::protocol::{BLOCK, ZEROS, chunk_hash, chunk_length};
 
 const IDENTITY: FileIdentity = FileIdentity([2; 32]);
 const SIZE: ByteCount = ByteCount::new(3 * CHUNK as u64 + 10);
@@ -56,7 +56,7 @@ fn working_path(folder: &tempfile::TempDir, tree: &FolderTree, path: &EntryPath)
 }
 
 fn content(index: u32, size: ByteCount) -> Vec<u8> {
-    let length = VerifiedChunks::new(size).chunk_length(index).unwrap();
+    let length = chunk_length(size, index).unwrap();
     (0..length)
         .map(|at| (at as u32 * 7 + index) as u8)
         .collect()

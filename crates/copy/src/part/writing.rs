@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::protocol::{BLOCK, CHUNK, ZEROS};
+use crate::protocol::{ZEROS, block_offset};
 use fullpipe_sys::lock;
 
 /// Writes into a part.
@@ -23,9 +23,8 @@ pub(crate) struct PartWriter {
 impl PartWriter {
     /// Writes the block `index` of a chunk.
     pub(crate) fn write_block(&self, chunk: u32, index: u8, content: &[u8]) -> io::Result<()> {
-        let offset = u64::from(chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
         let _writing = lock(&self.writing);
-        self.data.write_all_at(content, offset)
+        self.data.write_all_at(content, block_offset(chunk, index))
     }
 
     /// Makes a hole of a chunk of `length` bytes. In a part in which nothing was written there is
@@ -34,7 +33,7 @@ impl PartWriter {
         if self.is_fresh && !was_written {
             return Ok(());
         }
-        let offset = u64::from(chunk) * CHUNK as u64;
+        let offset = block_offset(chunk, 0);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(&self.data, flags, offset, length as u64) {
             Ok(()) => Ok(()),

@@ -127,7 +127,7 @@ impl Field<'_> for ExtendedAttributes {
 
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
         let mut attributes = Self::default();
-        for _ in 0..reader.u16()? {
+        for _ in 0..u16::read(reader)? {
             let (name, value) = (reader.read_counted()?, reader.read_counted()?);
             attributes.insert_attribute(name, value)?;
         }

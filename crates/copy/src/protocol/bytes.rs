@@ -30,7 +30,7 @@ pub(crate) enum Wrong {
 }
 
 /// Bytes that are read from their beginning.
-pub(crate) struct ByteReader<'b>(pub(crate) &'b [u8]);
+pub(crate) struct ByteReader<'b>(pub &'b [u8]);
 
 impl<'b> ByteReader<'b> {
     pub(crate) fn take_bytes(&mut self, count: usize) -> Result<&'b [u8], Wrong> {
@@ -45,25 +45,9 @@ impl<'b> ByteReader<'b> {
         Ok(*taken)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Wrong> {
-        self.read_array().map(|[byte]| byte)
-    }
-
-    pub(crate) fn u16(&mut self) -> Result<u16, Wrong> {
-        self.read_array().map(u16::from_le_bytes)
-    }
-
-    pub(crate) fn u32(&mut self) -> Result<u32, Wrong> {
-        self.read_array().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, Wrong> {
-        self.read_array().map(u64::from_le_bytes)
-    }
-
     /// Reads bytes that follow their number, two bytes.
     pub(crate) fn read_counted(&mut self) -> Result<&'b [u8], Wrong> {
-        let count = self.u16()?;
+        let count = u16::read(self)?;
         self.take_bytes(count.into())
     }
 }
@@ -119,7 +103,7 @@ macro_rules! kinds {
         }
 
         fn read(reader: &mut ByteReader<'b>) -> Result<Self, Wrong> {
-            match reader.u8()? {
+            match u8::read(reader)? {
                 $($kind => Ok(Self::$variant { $($field: Field::read(reader)?),* }),)*
                 $($crate::protocol::message::DATA => {
                     DataHeader::read_block(reader).map(|(header, content)| Self::$blocks { header, content })
@@ -154,7 +138,7 @@ impl Field<'_> for bool {
     }
 
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
-        match reader.u8()? {
+        match u8::read(reader)? {
             0 => Ok(false),
             1 => Ok(true),
             other => Err(Wrong::Number(other)),
@@ -169,7 +153,7 @@ impl Field<'_> for (u16, u16) {
     }
 
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
-        Ok((reader.u16()?, reader.u16()?))
+        Ok((Field::read(reader)?, Field::read(reader)?))
     }
 }
 
@@ -202,7 +186,7 @@ impl Field<'_> for Vec<Vec<u8>> {
     }
 
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
-        let count = reader.u16()?;
+        let count = u16::read(reader)?;
         (0..count).map(|_| Field::read(reader)).collect()
     }
 }
@@ -238,6 +222,6 @@ impl Field<'_> for ByteCount {
     }
 
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
-        Ok(Self::new(reader.u64()?))
+        Field::read(reader).map(Self::new)
     }
 }

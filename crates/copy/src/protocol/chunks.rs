@@ -62,17 +62,34 @@ impl FileChunks {
 /// # Panics
 /// Panics if `content` is empty or longer than a chunk.
 pub fn chunk_hash(size: ByteCount, index: u32, content: &[u8]) -> Digest {
+    node_hash(size, CHUNK, block_offset(index, 0), content)
+}
+
+/// Returns the hash of what stands in a file of `size` from `offset` on: a node over `unit` bytes,
+/// or the root if the file has no more.
+fn node_hash(size: ByteCount, unit: usize, offset: u64, content: &[u8]) -> Digest {
     assert!(
-        !content.is_empty() && content.len() <= CHUNK,
-        "a chunk has 1 to 2²⁰ bytes"
+        (1..=unit).contains(&content.len()),
+        "a part of a file has 1 to {unit} bytes"
     );
-    if size.get() <= CHUNK as u64 {
+    if size.get() <= unit as u64 {
         return blake3::hash(content).into();
     }
     Hasher::new()
-        .set_input_offset(u64::from(index) * CHUNK as u64)
+        .set_input_offset(offset)
         .update(content)
         .finalize_non_root()
+}
+
+/// Returns the place of a block in its file.
+pub(crate) fn block_offset(chunk: u32, block: u8) -> u64 {
+    u64::from(chunk) * CHUNK as u64 + u64::from(block) * BLOCK as u64
+}
+
+/// Returns the bytes of the chunk `index` of a file of `size`; `None` if the file has no such chunk.
+pub fn chunk_length(size: ByteCount, index: u32) -> Option<usize> {
+    let left = size.get().checked_sub(block_offset(index, 0))?;
+    (left > 0).then(|| left.min(CHUNK as u64) as usize)
 }
 
 /// Returns the number of the blocks of a chunk of `length` bytes: 1 to 16.
@@ -93,18 +110,7 @@ pub fn block_length(length: usize, index: u8) -> Option<usize> {
 /// # Panics
 /// Panics if `content` is empty or longer than a block.
 pub fn block_hash(size: ByteCount, chunk: u32, index: u8, content: &[u8]) -> Digest {
-    assert!(
-        !content.is_empty() && content.len() <= BLOCK,
-        "a block has 1 to 2¹⁶ bytes"
-    );
-    if size.get() <= BLOCK as u64 {
-        return blake3::hash(content).into();
-    }
-    let offset = u64::from(chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
-    Hasher::new()
-        .set_input_offset(offset)
-        .update(content)
-        .finalize_non_root()
+    node_hash(size, BLOCK, block_offset(chunk, index), content)
 }
 
 /// The blocks of a chunk that have arrived, in any order.
@@ -122,7 +128,7 @@ pub struct ChunkBlocks {
 impl ChunkBlocks {
     /// Returns the state of the chunk `chunk` of a file of `size` of which nothing has arrived.
     pub fn new(size: ByteCount, chunk: u32) -> Self {
-        let length = VerifiedChunks::new(size).chunk_length(chunk).unwrap_or(0);
+        let length = chunk_length(size, chunk).unwrap_or(0);
         let count = block_count(length);
         let missing = u16::MAX >> (u16::BITS - u32::from(count));
         let is_whole_file = size.get() <= CHUNK as u64;
@@ -190,7 +196,7 @@ impl VerifiedChunks {
 
     /// Notes a chunk. Returns false if it was there already, or the file has no such chunk.
     pub fn insert_chunk(&mut self, index: u32, hash: Digest) -> bool {
-        self.chunk_length(index).is_some() && self.hashes.insert(index, hash).is_none()
+        chunk_length(self.size, index).is_some() && self.hashes.insert(index, hash).is_none()
     }
 
     /// Forgets a chunk: it is missing again.
@@ -208,21 +214,11 @@ impl VerifiedChunks {
         self.hashes.get(&index).copied()
     }
 
-    /// Returns the bytes of the chunk `index`; `None` if the file has no such chunk.
-    pub fn chunk_length(&self, index: u32) -> Option<usize> {
-        let begin = u64::from(index) * CHUNK as u64;
-        (begin < self.size.get()).then(|| (self.size.get() - begin).min(CHUNK as u64) as usize)
-    }
-
     /// Returns the bytes that are there.
     pub fn verified_bytes(&self) -> ByteCount {
-        ByteCount::new(
-            self.hashes
-                .keys()
-                .filter_map(|index| self.chunk_length(*index))
-                .map(|length| length as u64)
-                .sum(),
-        )
+        let chunks = self.hashes.keys();
+        let lengths = chunks.filter_map(|index| chunk_length(self.size, *index));
+        ByteCount::new(lengths.sum::<usize>() as u64)
     }
 
     /// Returns the chunks that are there, with their hashes, in their order.
@@ -268,28 +264,18 @@ impl VerifiedChunks {
 /// Returns the node over `size` bytes whose parts of `unit` bytes have these hashes, which may be
 /// the root of the file.
 fn root_or_node(hashes: &[Digest], size: u64, unit: usize, is_root: bool) -> Digest {
-    match hashes {
-        [only] => *only,
-        _ if is_root => {
-            let (left, right) = subtree_hashes(hashes, size, unit);
-            merge_subtrees_root(&left, &right, Mode::Hash).into()
-        }
-        _ => {
-            let (left, right) = subtree_hashes(hashes, size, unit);
-            merge_subtrees_non_root(&left, &right, Mode::Hash)
-        }
+    if let [only] = hashes {
+        return *only;
     }
-}
-
-/// Returns the nodes under that of `size` bytes, whose parts of `unit` bytes have these hashes: two
-/// or more.
-fn subtree_hashes(hashes: &[Digest], size: u64, unit: usize) -> (Digest, Digest) {
     let left = left_subtree_len(size);
     let (first, second) = hashes.split_at((left / unit as u64) as usize);
-    (
-        root_or_node(first, left, unit, false),
-        root_or_node(second, size - left, unit, false),
-    )
+    let first = root_or_node(first, left, unit, false);
+    let second = root_or_node(second, size - left, unit, false);
+    if is_root {
+        merge_subtrees_root(&first, &second, Mode::Hash).into()
+    } else {
+        merge_subtrees_non_root(&first, &second, Mode::Hash)
+    }
 }
 
 #[cfg(test)]

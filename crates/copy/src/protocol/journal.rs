@@ -1,6 +1,6 @@
 use fullpipe_units::ByteCount;
 
-use super::bytes::ByteReader;
+use super::bytes::{ByteReader, Field};
 use super::{Digest, FileIdentity};
 
 /// First bytes of a journal, with its version.
@@ -128,9 +128,9 @@ impl JournalFormat {
         }
         let mut reader = ByteReader(checked);
         Some((
-            reader.u32().ok()?,
-            reader.u32().ok()?,
-            reader.read_array().ok()?,
+            Field::read(&mut reader).ok()?,
+            Field::read(&mut reader).ok()?,
+            Field::read(&mut reader).ok()?,
         ))
     }
 }

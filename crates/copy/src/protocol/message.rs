@@ -287,8 +287,8 @@ impl DataHeader {
     }
 
     fn read(reader: &mut ByteReader<'_>) -> Result<Self, Wrong> {
-        let (file, chunk, block, flags) =
-            (reader.u32()?, reader.u32()?, reader.u8()?, reader.u8()?);
+        let (file, chunk) = (Field::read(reader)?, Field::read(reader)?);
+        let (block, flags) = (Field::read(reader)?, u8::read(reader)?);
         if flags & !(REPORTS | PACKED) != 0 {
             return Err(Wrong::Number(flags));
         }
@@ -351,8 +351,9 @@ impl DataHead {
         let (length, body) = checked.split_first_chunk()?;
         let content = (u32::from_le_bytes(*length) as usize).checked_sub(DATA_HEADER - 4)?;
         let mut reader = ByteReader(body);
-        let is_sound =
-            head_check(checked) == check_of_sender && reader.u8().ok()? == DATA && content <= BLOCK;
+        let is_sound = head_check(checked) == check_of_sender
+            && u8::read(&mut reader).ok()? == DATA
+            && content <= BLOCK;
         let header = DataHeader::read(&mut reader).ok()?;
         let head = match (header.file, header.chunk) {
             (NO_FILE, NO_STREAM) => Self::End,

@@ -24,9 +24,10 @@ mod path;
 mod pattern;
 
 pub use attributes::{AttributeError, AttributeKind, ExtendedAttributes};
+pub(crate) use chunks::block_offset;
 pub use chunks::{
     BLOCK, CHUNK, ChunkBlocks, Digest, FileChunks, VerifiedChunks, ZEROS, block_count, block_hash,
-    block_length, chunk_hash,
+    block_length, chunk_hash, chunk_length,
 };
 pub use entry::{EntryKind, FileIdentity, ModificationTime, TreeEntry};
 pub use journal::{JournalFormat, RecoveredChunks};

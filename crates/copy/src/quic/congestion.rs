@@ -4,42 +4,42 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use quinn::congestion::{Controller, ControllerFactory, CubicConfig};
 use quinn_proto::RttEstimator;
 
 use super::bbr::BbrModel;
+use crate::shared::{SharedFlag, SharedNumber};
 
 /// Shared by the congestion control and the one who watches it.
 #[derive(Debug, Default)]
 pub(super) struct PathSignals {
     /// The path loses packets without a queue.
-    is_lossy: AtomicBool,
+    is_lossy: SharedFlag,
     /// Nanoseconds of the shortest round trip; zero before the first.
-    min_rtt: AtomicU64,
+    min_rtt: SharedNumber,
 }
 
 impl PathSignals {
     /// Asks for the model that loss does not slow down.
     pub(super) fn set_lossy(&self) {
-        self.is_lossy.store(true, Ordering::Relaxed);
+        self.is_lossy.raise_flag();
     }
 
     pub(super) fn is_lossy(&self) -> bool {
-        self.is_lossy.load(Ordering::Relaxed)
+        self.is_lossy.is_raised()
     }
 
     /// Returns the shortest round-trip time so far; zero before the first.
     pub(super) fn min_rtt(&self) -> Duration {
-        Duration::from_nanos(self.min_rtt.load(Ordering::Relaxed))
+        Duration::from_nanos(self.min_rtt.current_value())
     }
 }
 
 /// Makes the congestion control of a connection.
 #[derive(Debug)]
-pub(super) struct CongestionFactory(pub(super) Arc<PathSignals>);
+pub(super) struct CongestionFactory(pub Arc<PathSignals>);
 
 impl ControllerFactory for CongestionFactory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
@@ -73,9 +73,7 @@ impl Controller for AdaptiveController {
         app_limited: bool,
         rtt: &RttEstimator,
     ) {
-        self.signals
-            .min_rtt
-            .store(rtt.min().as_nanos() as u64, Ordering::Relaxed);
+        self.signals.min_rtt.set_value(rtt.min().as_nanos() as u64);
         match &mut self.bbr {
             Some(bbr) => bbr.on_ack(now, sent, bytes, app_limited),
             None if self.signals.is_lossy() => {

@@ -37,14 +37,14 @@ pub(crate) struct QuicConnection {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct QuicFigures {
     /// Packets that were sent, those of them that were lost, and round trips in which some were.
-    pub(crate) packets: u64,
-    pub(crate) lost: u64,
-    pub(crate) loss_events: u64,
+    pub packets: u64,
+    pub lost: u64,
+    pub loss_events: u64,
     /// Smoothed round-trip time.
-    pub(crate) rtt: Duration,
-    pub(crate) min_rtt: Duration,
+    pub rtt: Duration,
+    pub min_rtt: Duration,
     /// Time with data that waited to be sent.
-    pub(crate) busy: Duration,
+    pub busy: Duration,
 }
 
 /// What the streams that send share.

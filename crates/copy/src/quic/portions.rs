@@ -13,8 +13,8 @@ pub(super) const MAX_PORTIONS: u32 = 1024;
 /// The begin of a portion: the stream of the copy, and its place in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PortionHead {
-    pub(super) stream: u16,
-    pub(super) number: u32,
+    pub stream: u16,
+    pub number: u32,
 }
 
 impl PortionHead {

@@ -69,7 +69,7 @@ const ACK_THRESHOLD: u32 = 9;
 /// A port that takes one connection of who knows the secret.
 #[derive(Debug)]
 pub(crate) struct QuicListener {
-    pub(crate) port: u16,
+    pub port: u16,
     made: Receiver<QuicConnection>,
     stop: Arc<Notify>,
 }

@@ -29,8 +29,8 @@ pub(super) const MAX_DATAGRAM: u16 = 6400;
 /// The receive buffer of a UDP socket: what was asked for, and what the kernel permitted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UdpBuffer {
-    pub(super) asked: ByteCount,
-    pub(super) permitted: ByteCount,
+    pub asked: ByteCount,
+    pub permitted: ByteCount,
 }
 
 /// Returns a socket on the first free port of a range; on any if both are zero. Without an address

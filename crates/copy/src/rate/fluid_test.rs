@@ -28,7 +28,7 @@ pub(crate) const PATHS: [(f64, f64, f64); 9] = [
 /// A connection under CUBIC (RFC 9438), with slow start.
 #[derive(Debug)]
 pub(crate) struct Cubic {
-    pub(crate) window: f64,
+    pub window: f64,
     most: f64,
     epoch: f64,
     is_starting: bool,
@@ -69,17 +69,17 @@ impl Cubic {
 
 /// A bottleneck with a drop-tail queue, which a transfer shares with another connection.
 pub(crate) struct Link {
-    pub(crate) capacity: f64,
-    pub(crate) base: f64,
+    pub capacity: f64,
+    pub base: f64,
     most: f64,
-    pub(crate) queue: f64,
-    pub(crate) now: f64,
-    pub(crate) other: Option<Cubic>,
+    pub queue: f64,
+    pub now: f64,
+    pub other: Option<Cubic>,
     /// Share of segments that are lost without a queue, and segments of the other connection until
     /// the next loss.
-    pub(crate) loss: f64,
+    pub loss: f64,
     /// Seconds for which the hosts delay acknowledgements.
-    pub(crate) host_delay: f64,
+    pub host_delay: f64,
     other_lost: f64,
     /// Bytes of the other connection that arrived.
     other_arrived: f64,

@@ -26,14 +26,14 @@ const SMOOTHING: f64 = 1.0 / 8.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamsSample {
     /// Bytes that were acknowledged so far, on all connections together.
-    pub(crate) acknowledged: ByteCount,
+    pub acknowledged: ByteCount,
     /// Segments that were retransmitted so far.
-    pub(crate) retransmitted: SegCount,
+    pub retransmitted: SegCount,
     /// The shortest round-trip time of the connections since the last sample; `None` if nothing was
     /// acknowledged.
-    pub(crate) rtt: Option<Span>,
+    pub rtt: Option<Span>,
     /// Payload of a full segment.
-    pub(crate) mss: ByteCount,
+    pub mss: ByteCount,
 }
 
 /// Makes rounds of samples.
@@ -57,16 +57,16 @@ struct OpenRound {
 /// A round that is over.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FinishedRound {
-    pub(crate) length: Span,
+    pub length: Span,
     /// The least and the largest round-trip time.
-    pub(crate) rtt: Span,
-    pub(crate) most: Span,
+    pub rtt: Span,
+    pub most: Span,
     /// Bytes per second that arrived.
-    pub(crate) delivered: f64,
+    pub delivered: f64,
     /// Segments were retransmitted.
-    pub(crate) lost: bool,
+    pub lost: bool,
     /// Bytes of payload in a full segment.
-    pub(crate) mss: f64,
+    pub mss: f64,
 }
 
 impl RoundTracker {

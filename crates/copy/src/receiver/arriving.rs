@@ -6,13 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use crate::protocol::{
-    AGAIN, ChunkBlocks, CopyMessage, DATA_HEADER, DataHead, DataHeader, VerifiedChunks, ZEROS,
-    block_hash, block_length, chunk_hash,
+    AGAIN, ChunkBlocks, CopyMessage, DATA_HEADER, DataHead, DataHeader, ZEROS, block_hash,
+    block_length, chunk_hash, chunk_length,
 };
 
 use super::complete::ArrivedFile;
 use super::{FileReceiver, IncomingFile, IncomingState};
-use crate::common::CopyCounts;
 use crate::options::CopyError;
 use crate::packing::decompress_block;
 use crate::part::{DueSync, PartWriter};
@@ -28,7 +27,7 @@ pub(super) const MAX_BEGUN: usize = 1 << 14;
 const GATHERED: usize = 16 << 10;
 
 /// Chunks that may arrive wrong: memory and processors that flip more bits than that are broken.
-const MAX_CORRUPT: u32 = 1000;
+const MAX_CORRUPT: u64 = 1000;
 
 /// A block that has arrived, or a chunk that is a hole, and is right.
 struct ArrivedBlock<'b> {
@@ -129,7 +128,7 @@ impl FileReceiver {
             self.fail_file(header.file, format!("it cannot be written: {error}"));
             (0, None)
         });
-        CopyCounts::add_to(&self.common.tally.verified, new as u64);
+        self.common.tally.verified.increase_by(new as u64);
         if self.begun.load(Ordering::Relaxed) > MAX_BEGUN {
             return Err(CopyError::from_rule("it has begun too many chunks"));
         }
@@ -139,8 +138,7 @@ impl FileReceiver {
 
     /// Counts the time since `began` as spent on verifying and writing.
     pub(super) fn add_working(&self, began: Instant) {
-        self.working
-            .fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.working.increase_by(began.elapsed().as_nanos() as u64);
     }
 
     /// Decompresses what arrived of a block. What cannot be decompressed has another hash.
@@ -148,15 +146,15 @@ impl FileReceiver {
         let arrived = content.len();
         decompress_block(&self.decompressors, content)
             .map_err(CopyError::from_io("cannot decompress"))?;
-        CopyCounts::add_to(
-            &self.common.tally.saved,
-            content.len().saturating_sub(arrived) as u64,
-        );
+        self.common
+            .tally
+            .saved
+            .increase_by(content.len().saturating_sub(arrived) as u64);
         Ok(())
     }
 
     fn count_corrupt(&self) -> Result<(), CopyError> {
-        if self.corrupt.fetch_add(1, Ordering::Relaxed) >= MAX_CORRUPT {
+        if self.corrupt.increase_by(1) >= MAX_CORRUPT {
             return Err(CopyError::from_rule("too many chunks have wrong content"));
         }
         Ok(())
@@ -343,9 +341,7 @@ fn verified_length(
 ) -> Result<Option<usize>, CopyError> {
     const WRONG_SIZE: &str = "it sent a block of another size than it has listed";
     let (chunk, block, packed) = (header.chunk, header.block, header.packed);
-    let length = VerifiedChunks::new(file.size)
-        .chunk_length(chunk)
-        .ok_or_else(|| CopyError::from_rule(WRONG_SIZE))?;
+    let length = chunk_length(file.size, chunk).ok_or_else(|| CopyError::from_rule(WRONG_SIZE))?;
     let found = match content.len() {
         0 if block == 0 && !packed => chunk_hash(file.size, chunk, &ZEROS[..length]),
         1.. if block_length(length, block) == Some(content.len()) => {

@@ -19,9 +19,9 @@ const MAX_WAITING: usize = 16;
 /// A file that has arrived whole.
 #[derive(Debug)]
 pub(super) struct ArrivedFile {
-    pub(super) file: Arc<IncomingFile>,
-    pub(super) part: Box<PartialFile>,
-    pub(super) digest: Digest,
+    pub file: Arc<IncomingFile>,
+    pub part: Box<PartialFile>,
+    pub digest: Digest,
 }
 
 impl FileReceiver {

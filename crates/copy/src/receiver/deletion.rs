@@ -68,8 +68,9 @@ impl FileReceiver {
         else {
             return;
         };
-        let path = folder.map_or_else(|| EntryPath::new(name), |folder| folder.join_name(name));
-        let Ok(path) = path else { return };
+        let Ok(path) = path_in_folder(folder, name) else {
+            return;
+        };
         let was_sent = lock(&self.list).has_path(&path);
         if !was_sent
             && !self.options.excludes.excludes_path(&path, false)
@@ -86,10 +87,7 @@ impl FileReceiver {
     /// else.
     pub(super) fn make_room(&self, tree: &FolderTree, entry: &TreeEntry) {
         // Who makes the entry finds out why it cannot be reached.
-        let Ok(Some(stat)) = tree
-            .locate_entry(&entry.path)
-            .and_then(|within| within.stat_entry())
-        else {
+        let Ok(Some(stat)) = tree.stat_path(&entry.path) else {
             return;
         };
         let is_in_its_way = match (&entry.kind, file_type(&stat)) {
@@ -139,8 +137,7 @@ fn to_delete(
     path: &EntryPath,
 ) -> io::Result<Vec<EntryPath>> {
     let is_folder = tree
-        .locate_entry(path)?
-        .stat_entry()?
+        .stat_path(path)?
         .is_some_and(|stat| file_type(&stat) == FileType::Directory);
     if excludes.excludes_path(path, is_folder) {
         return Ok(Vec::new());

@@ -2,12 +2,12 @@
 
 use std::io;
 
-use rustix::fs::{FileType, Stat};
+use rustix::fs::Stat;
 
 use super::{CopyDestination, FileReceiver, path_hash};
 use crate::options::CopyEvent;
 use crate::protocol::{CopyMessage, EntryPath, ExtendedAttributes};
-use crate::tree::{FolderTree, TreeEntryName, check_replaceable, file_type};
+use crate::tree::{FolderTree, TreeEntryName, check_folder, check_replaceable};
 use fullpipe_sys::lock;
 
 impl FileReceiver {
@@ -33,12 +33,8 @@ impl FileReceiver {
         path: &EntryPath,
         attributes: Option<&ExtendedAttributes>,
     ) {
-        let found = self.is_there(place.tree.as_ref(), path, |_, stat| match file_type(stat) {
-            FileType::Directory => Ok(true),
-            _ => Err(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                "something that is no folder has its name",
-            )),
+        let found = self.is_there(place.tree.as_ref(), path, |_, stat| {
+            check_folder(Some(stat)).map(|()| true)
         });
         match found {
             Ok(true) => place
@@ -49,7 +45,7 @@ impl FileReceiver {
                 self.note_vacant(path);
                 self.would_copy(path);
             }
-            Err(error) => self.report_problem(path, &error.to_string()),
+            Err(error) => self.report_problem(path, &error),
         }
     }
 
@@ -65,7 +61,7 @@ impl FileReceiver {
         }) {
             Ok(true) => {}
             Ok(false) => self.would_copy(path),
-            Err(error) => self.report_problem(path, &error.to_string()),
+            Err(error) => self.report_problem(path, &error),
         }
     }
 

@@ -13,7 +13,6 @@ use rustix::fs::{FileType, Mode, OFlags, Stat};
 use super::complete::ArrivedFile;
 use super::{CopyDestination, FileReceiver, IncomingFile, IncomingState};
 use crate::attributes::{NotKept, apply_attributes, attributes_differ};
-use crate::common::CopyCounts;
 use crate::options::CopyError;
 use crate::part::{PartialFile, recover_chunks, remove_left, remove_unlocked, working_entry};
 use crate::protocol::{
@@ -57,7 +56,7 @@ impl FileReceiver {
                 .and_then(|within| within.make_folder());
             // It gets its own permissions at the end.
             if let Err(error) = made.and_then(|()| tree.let_owner_in(path)) {
-                self.report_problem(path, &error.to_string());
+                self.report_problem(path, &error);
                 return false;
             }
         }
@@ -166,7 +165,7 @@ impl FileReceiver {
             working.rename_or_remove(&within)
         });
         if let Err(error) = made {
-            self.report_problem(path, &error.to_string());
+            self.report_problem(path, &error);
         }
     }
 
@@ -197,7 +196,10 @@ impl FileReceiver {
     fn want_rows(&self, file: u32, size: ByteCount, rows: impl IntoIterator<Item = FileChunks>) {
         for chunks in rows {
             if self.common.events.is_some() {
-                CopyCounts::add_to(&self.common.tally.wanted, chunks.byte_count(size).get());
+                self.common
+                    .tally
+                    .wanted
+                    .increase_by(chunks.byte_count(size).get());
             }
             self.common
                 .out
@@ -283,7 +285,7 @@ impl FileReceiver {
         let (part, lost) = self.when_free(path, || {
             PartialFile::open_part(tree, path, file.size, file.identity, verified)
         })?;
-        if !part.is_locked && !self.lacks_locks.swap(true, Ordering::Relaxed) {
+        if !part.is_locked && !self.lacks_locks.raise_flag() {
             self.common.send_note(format!(
                 "the file system of {path} has no locks: let no other copy write the same files"
             ));

@@ -55,12 +55,12 @@ pub(crate) struct ReceivedList {
     seen: HashMap<PathHash, u32>,
     /// Paths at which nothing would be, had a dry run changed what it names.
     pub(super) vacant: HashSet<PathHash>,
-    pub(crate) folders: ListedFolders,
+    pub folders: ListedFolders,
     /// Second names of files, each with the first.
-    pub(crate) links: Vec<(ShortPath, ShortPath)>,
+    pub links: Vec<(ShortPath, ShortPath)>,
     /// True if the list is complete, once it has ended.
-    pub(crate) end: Option<bool>,
-    pub(crate) is_over: bool,
+    pub end: Option<bool>,
+    pub is_over: bool,
     memory: u64,
 }
 
@@ -74,11 +74,11 @@ pub(crate) struct ListedFolders(Vec<ListedFolder>);
 /// A folder of the list, which gets its attributes at the end.
 #[derive(Debug)]
 pub(crate) struct ListedFolder {
-    pub(crate) path: ShortPath,
-    pub(crate) mode: u16,
-    pub(crate) modified: ModificationTime,
+    pub path: ShortPath,
+    pub mode: u16,
+    pub modified: ModificationTime,
     /// Attributes to set on the folder, if any.
-    pub(crate) attributes: Option<Arc<ExtendedAttributes>>,
+    pub attributes: Option<Arc<ExtendedAttributes>>,
 }
 
 /// A path below the folder at a place of the list; the whole of it if that folder is not listed.

@@ -12,6 +12,7 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::thread;
 
 use crate::protocol::{
@@ -20,11 +21,11 @@ use crate::protocol::{
 
 /// The bytes that were sent to the other end, and whether that has gone.
 #[derive(Clone, Default)]
-struct Sent(Arc<Mutex<Vec<u8>>>, Arc<AtomicBool>);
+struct Sent(Arc<Mutex<Vec<u8>>>, Arc<SharedFlag>);
 
 impl Write for Sent {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.1.load(Ordering::Relaxed) {
+        if self.1.is_raised() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         lock(&self.0).extend(bytes);
@@ -540,7 +541,7 @@ fn hold(folder: &Path, name: &str) -> PartialFile {
 fn a_copy_whose_other_end_has_gone_waits_for_no_file() {
     let bench = Bench::with(|options| options.timeout = Duration::from_hours(1));
     let _held = ["file", "link"].map(|name| hold(bench.folder.path(), name));
-    bench.sent.1.store(true, Ordering::Relaxed);
+    bench.sent.1.raise_flag();
     let (done, ended) = std::sync::mpsc::channel();
     thread::spawn(move || {
         bench.file("file", 2 * CHUNK as u64).unwrap();

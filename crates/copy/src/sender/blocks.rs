@@ -7,11 +7,10 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{OFlags, SeekFrom, Stat, fstat};
 
 use super::FileSender;
-use crate::common::CopyCounts;
 use crate::packing::BlockCompression;
 use crate::protocol::{
-    BLOCK, CHUNK, DATA_HEADER, DataHeader, VerifiedChunks, ZEROS, block_count, block_hash,
-    block_length, chunk_hash,
+    BLOCK, DATA_HEADER, DataHeader, ZEROS, block_count, block_hash, block_length, block_offset,
+    chunk_hash, chunk_length,
 };
 use crate::queue::{BlockJob, ChunkJob};
 use crate::walk::{SourceFile, file_identity};
@@ -54,10 +53,8 @@ impl<'s> BlockReader<'s> {
     /// there is nothing.
     pub(super) fn content_of(&mut self, job: ChunkJob) -> Result<ChunkContent, ReadFailure> {
         let (file, open, is_sparse) = self.open_cached(job.file)?;
-        let length = VerifiedChunks::new(file.size)
-            .chunk_length(job.chunk)
-            .unwrap_or(0);
-        let is_hole = is_sparse && is_hole(open, u64::from(job.chunk) * CHUNK as u64, length);
+        let length = chunk_length(file.size, job.chunk).unwrap_or(0);
+        let is_hole = is_sparse && is_hole(open, block_offset(job.chunk, 0), length);
         if !is_hole {
             return Ok(ChunkContent::Blocks(block_count(length)));
         }
@@ -68,9 +65,7 @@ impl<'s> BlockReader<'s> {
     /// Returns the frame of a chunk that is a hole.
     pub(super) fn hole_frame(&mut self, job: ChunkJob) -> Result<&[u8], ReadFailure> {
         let (file, ..) = self.open_cached(job.file)?;
-        let length = VerifiedChunks::new(file.size)
-            .chunk_length(job.chunk)
-            .unwrap_or(0);
+        let length = chunk_length(file.size, job.chunk).unwrap_or(0);
         let hash = chunk_hash(file.size, job.chunk, &ZEROS[..length]);
         let header = DataHeader {
             file: job.file,
@@ -94,11 +89,9 @@ impl<'s> BlockReader<'s> {
         let Some((_, file, open, _)) = &self.open else {
             return Err(ReadFailure::Changed);
         };
-        let chunk = VerifiedChunks::new(file.size)
-            .chunk_length(job.chunk)
-            .unwrap_or(0);
+        let chunk = chunk_length(file.size, job.chunk).unwrap_or(0);
         let length = block_length(chunk, index).ok_or(ReadFailure::Changed)?;
-        let offset = u64::from(job.chunk) * CHUNK as u64 + u64::from(index) * BLOCK as u64;
+        let offset = block_offset(job.chunk, index);
         let content = &mut self.frame[DATA_HEADER..DATA_HEADER + length];
         open.read_exact_at(content, offset)
             .map_err(|error| match error.kind() {
@@ -112,7 +105,11 @@ impl<'s> BlockReader<'s> {
             .as_mut()
             .and_then(|packing| packing.compress_block(content));
         let crossing = packed.unwrap_or(length);
-        CopyCounts::add_to(&self.sender.common.tally.saved, (length - crossing) as u64);
+        self.sender
+            .common
+            .tally
+            .saved
+            .increase_by((length - crossing) as u64);
         let packed = packed.is_some();
         let header = DataHeader {
             file: job.file,

@@ -42,18 +42,8 @@ impl ListReceiver for SentList<'_> {
     }
 
     fn add_problem(&mut self, path: &[u8], why: &str) {
-        let text = format!("{}: {why}", printable_bytes(path));
-        match self.sender.common.events {
-            Some(_) => self.sender.common.tally.record_failure(text),
-            None => self
-                .sender
-                .common
-                .out
-                .send_message(&CopyMessage::Unreadable {
-                    file: u32::MAX,
-                    why: text,
-                }),
-        }
+        let why = format!("{}: {why}", printable_bytes(path));
+        self.sender.common.report_unreadable(why);
     }
 
     fn not_kept(&mut self, path: &EntryPath, what: NotKept) {

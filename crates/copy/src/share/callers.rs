@@ -24,11 +24,11 @@ const NO_PLACE: &str = "too many calls are not answered yet";
 
 /// The common state of connections that are not copies yet.
 pub(super) struct CallerAdmission {
-    pub(super) callers: PendingClients,
-    pub(super) tls: PinnedTls,
-    pub(super) shared: Arc<ShareState>,
-    pub(super) events: Sender<ShareEvent>,
-    pub(super) refusals: Rc<RefCell<RefusalCounts>>,
+    pub callers: PendingClients,
+    pub tls: PinnedTls,
+    pub shared: Arc<ShareState>,
+    pub events: Sender<ShareEvent>,
+    pub refusals: Rc<RefCell<RefusalCounts>>,
 }
 
 impl CallerAdmission {

@@ -13,7 +13,7 @@ use crate::session::forget_unsent;
 
 /// The connections of a copy, and what waits for its client in their queues.
 pub(super) struct CopyQueues {
-    pub(super) call: Socket,
+    pub call: Socket,
     /// Those that carry data, once they are known.
     carrying: Arc<OnceLock<Arc<[Socket]>>>,
     watches: Vec<QueueWatch>,

@@ -9,7 +9,7 @@ use fullpipe_units::{Span, printable_line};
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{
-    ClientConfig, ClientConnection, Error as TlsError, RootCertStore, StreamOwned,
+    ClientConfig, ClientConnection, Error as TlsError, RootCertStore, Stream,
 };
 
 use super::ftp::FtpControl;
@@ -73,7 +73,7 @@ impl From<RuleBroken> for FetchFailure {
 pub(super) struct WebClient {
     tls: Arc<ClientConfig>,
     /// Time for which a server may be silent.
-    pub(super) timeout: Duration,
+    pub timeout: Duration,
 }
 
 impl WebClient {
@@ -139,16 +139,17 @@ impl WebClient {
             timed = self.timed_socket(data)?;
             control = Some(commands);
         }
-        let stream = if url.is_https() {
+        let tls = if url.is_https() {
             let name = ServerName::try_from(url.host().to_owned());
             let name = name.map_err(|_| FetchFailure::Final("its host is no name".to_owned()))?;
             let mut tls = ClientConnection::new(Arc::clone(&self.tls), name)
                 .map_err(|error| FetchFailure::Final(error.to_string()))?;
             tls.complete_io(&mut timed)?;
-            WebStream::Tls(Box::new(StreamOwned::new(tls, timed)))
+            Some(Box::new(tls))
         } else {
-            WebStream::Plain(timed)
+            None
         };
+        let stream = WebStream { socket: timed, tls };
         Ok(WebConnection {
             stream: BufReader::with_capacity(RECEIVED, stream),
             control,
@@ -226,43 +227,31 @@ impl Write for TimedSocket {
     }
 }
 
+/// A socket, and TLS over it where that is wanted.
 #[derive(Debug)]
-enum WebStream {
-    Plain(TimedSocket),
-    Tls(Box<StreamOwned<ClientConnection, TimedSocket>>),
-}
-
-impl WebStream {
-    fn timed_socket(&mut self) -> &mut TimedSocket {
-        match self {
-            Self::Plain(socket) => socket,
-            Self::Tls(tls) => &mut tls.sock,
-        }
-    }
+struct WebStream {
+    socket: TimedSocket,
+    tls: Option<Box<ClientConnection>>,
 }
 
 impl Read for WebStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.read(into),
-            Self::Tls(tls) => tls.read(into),
+        match &mut self.tls {
+            Some(tls) => Stream::new(&mut **tls, &mut self.socket).read(into),
+            None => self.socket.read(into),
         }
     }
 }
 
-impl Write for WebStream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(socket) => socket.write(bytes),
-            Self::Tls(tls) => tls.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(socket) => socket.flush(),
-            Self::Tls(tls) => tls.flush(),
-        }
+impl WebStream {
+    /// Sends all of `bytes`.
+    fn send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(tls) = &mut self.tls else {
+            return self.socket.write_all(bytes);
+        };
+        let mut stream = Stream::new(&mut **tls, &mut self.socket);
+        stream.write_all(bytes)?;
+        stream.flush()
     }
 }
 
@@ -273,12 +262,12 @@ pub(super) struct WebConnection {
     /// The connection of commands, where the server speaks FTP.
     control: Option<FtpControl>,
     /// Another handle of its socket, to watch or to end it.
-    pub(super) socket: TcpStream,
-    pub(super) address: SocketAddr,
+    pub socket: TcpStream,
+    pub address: SocketAddr,
     /// Time that the handshake of TCP took.
-    pub(super) rtt: Span,
+    pub rtt: Span,
     /// Bytes of content that have come on it.
-    pub(super) received: u64,
+    pub received: u64,
     timeout: Duration,
     body: BodyDecoder,
     keeps: bool,
@@ -300,18 +289,18 @@ impl WebConnection {
             Some(control) => control.retrieve(url, range)?,
             None => self.ask_by_http(&request_text(url, range, validator))?,
         };
-        let timed = self.stream.get_mut().timed_socket();
-        timed.set_deadline(None, self.timeout)?;
+        let socket = &mut self.stream.get_mut().socket;
+        socket.set_deadline(None, self.timeout)?;
         self.body = BodyDecoder::new(head.framing);
         self.keeps = head.keeps_connection;
         Ok(head)
     }
 
     fn ask_by_http(&mut self, request: &str) -> Result<ResponseHead, FetchFailure> {
-        let timed = self.stream.get_mut().timed_socket();
-        timed.set_deadline(Some(Instant::now() + self.timeout), self.timeout)?;
-        self.stream.get_mut().write_all(request.as_bytes())?;
-        self.stream.get_mut().flush()?;
+        let stream = self.stream.get_mut();
+        let deadline = Instant::now() + self.timeout;
+        stream.socket.set_deadline(Some(deadline), self.timeout)?;
+        stream.send_bytes(request.as_bytes())?;
         loop {
             let head = read_parsed(&mut self.stream, ResponseHead::parse)?;
             if !head.is_interim() {

@@ -16,7 +16,6 @@ use std::io::{self, Seek};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender as EventSender;
 use std::time::{Duration, Instant};
 
@@ -35,8 +34,9 @@ use crate::options::{CopyError, CopyEvent, CopyOptions, CopyPath, CopyResult, Da
 use crate::part::{PartialFile, has_left_data, recover_chunks, remove_left};
 use crate::protocol::{CHUNK, Digest, EntryPath, FileIdentity, ModificationTime, VerifiedChunks};
 use crate::report::{DataRoute, copy_report};
-use crate::root::FolderRoot;
+use crate::root::{FolderRoot, folder_of};
 use crate::session::own_settings;
+use crate::shared::SharedFlag;
 use crate::summary::Figures;
 use crate::tree::{FolderTree, check_replaceable, file_type, modification_time, permission_bits};
 use crate::tuning::initial_connections;
@@ -62,7 +62,7 @@ pub(crate) struct WebCopy {
     bounds: CopyBounds,
     tally: Arc<CopyCounts>,
     events: EventSender<CopyEvent>,
-    stop: Arc<AtomicBool>,
+    stop: Arc<SharedFlag>,
     watch: SocketWatch,
     own: HostSettings,
 }
@@ -129,7 +129,7 @@ impl WebCopy {
         url: WebUrl,
         tally: Arc<CopyCounts>,
         events: EventSender<CopyEvent>,
-        stop: Arc<AtomicBool>,
+        stop: Arc<SharedFlag>,
     ) -> Result<Self, CopyError> {
         let client = WebClient::new(options.timeout.into())
             .map_err(|error| CopyError::from_io("cannot set up TLS")(io::Error::other(error)))?;
@@ -204,7 +204,7 @@ impl WebCopy {
             drop(arrived);
             if !is_kept {
                 remove_left(&place.tree, &place.name).map_err(not_written)?;
-                self.tally.verified.store(0, Ordering::Relaxed);
+                self.tally.verified.set_value(0);
             }
             return Err(failure);
         }
@@ -248,7 +248,7 @@ impl WebCopy {
         file: &OpenedFile,
         place: Option<&PlacedFile>,
     ) -> Result<bool, FetchFailure> {
-        let found = place.map(|place| place.tree.locate_entry(&place.name)?.stat_entry());
+        let found = place.map(|place| place.tree.stat_path(&place.name));
         let found = found.transpose().map_err(not_written)?.flatten();
         if let Some(stat) = &found {
             check_replaceable(stat).map_err(not_written)?;
@@ -259,13 +259,13 @@ impl WebCopy {
                 && file.modified() == Some(modification_time(stat))
         });
         if same.is_some() && self.options.digest.is_none() {
-            CopyCounts::add_to(&self.tally.present, 1);
+            self.tally.present.increase_by(1);
             return Ok(true);
         }
         if self.options.dry_run {
             let size = file.head.file_length().unwrap_or_default();
-            CopyCounts::add_to(&self.tally.files, 1);
-            CopyCounts::add_to(&self.tally.bytes, size);
+            self.tally.files.increase_by(1);
+            self.tally.bytes.increase_by(size);
         }
         Ok(self.options.dry_run)
     }
@@ -280,7 +280,7 @@ impl WebCopy {
         let identity = file_identity(&self.url, size, validator);
         let (part, verified) = self.open_part(place, size, identity).map_err(not_written)?;
         let missing = size.saturating_sub(verified.verified_bytes());
-        self.tally.wanted.store(missing.get(), Ordering::Relaxed);
+        self.tally.wanted.set_value(missing.get());
         let mut first = Some(connection);
         let mut state = (part, verified);
         loop {
@@ -294,7 +294,7 @@ impl WebCopy {
             if let Err(failure) = ended {
                 if matches!(failure, FetchFailure::Changed) {
                     part.discard_data();
-                    self.tally.verified.store(0, Ordering::Relaxed);
+                    self.tally.verified.set_value(0);
                 }
                 return Err(failure);
             }
@@ -336,7 +336,7 @@ impl WebCopy {
         connection: WebConnection,
     ) -> Result<(OpenedFile, ArrivedFile), FetchFailure> {
         if let Some(length) = file.head.file_length() {
-            self.tally.wanted.store(length, Ordering::Relaxed);
+            self.tally.wanted.set_value(length);
         }
         let mut arrived = self.receive_whole(place, connection)?;
         if self.options.verify_disk {
@@ -439,7 +439,7 @@ impl WebCopy {
             FolderRoot::User.make_folder(folder)?;
         }
         let tree = FolderTree::open_root(folder)?;
-        let stat = tree.locate_entry(&name)?.stat_entry()?;
+        let stat = tree.stat_path(&name)?;
         let replaced = stat.filter(|stat| file_type(stat) == FileType::RegularFile);
         let mode = replaced.map_or_else(usual_mode, |stat| permission_bits(&stat));
         Ok(Some(PlacedFile { tree, name, mode }))
@@ -477,7 +477,7 @@ impl WebCopy {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_raised()
     }
 
     fn send_note(&self, text: String) {
@@ -509,7 +509,7 @@ impl WebCopy {
     /// Returns the limit of a copy whose data came for so long, and tells the user what this end
     /// has seen of it.
     fn limit_after(&self, duration: Duration) -> Option<CopyLimit> {
-        let received = ByteCount::new(self.tally.verified.load(Ordering::Relaxed));
+        let received = ByteCount::new(self.tally.verified.current_value());
         if received == ByteCount::ZERO {
             return None;
         }
@@ -520,13 +520,6 @@ impl WebCopy {
         self.send_note(format!("seen from here: {}", verdict.sentence));
         copy_limit(&verdict)
     }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
 }
 
 /// Returns the permissions of a new file of this process.

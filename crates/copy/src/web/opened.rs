@@ -21,13 +21,13 @@ const RETRY_INTERVAL: Span = Span::from_secs(1);
 #[derive(Debug)]
 pub(super) struct OpenedFile {
     /// The URL behind all redirections.
-    pub(super) url: WebUrl,
+    pub url: WebUrl,
     /// The address that has answered: others of the same name may have another state of the file.
-    pub(super) address: SocketAddr,
-    pub(super) rtt: Span,
-    pub(super) head: ResponseHead,
+    pub address: SocketAddr,
+    pub rtt: Span,
+    pub head: ResponseHead,
     /// The time from which its data came.
-    pub(super) answered_at: Instant,
+    pub answered_at: Instant,
 }
 
 /// The way in which a file can be had.

@@ -1,7 +1,6 @@
 //! A file that comes in ranges, on as many connections as the path needs.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -13,10 +12,10 @@ use super::connection::{FetchFailure, WebConnection, status_failure};
 use super::opened::OpenedFile;
 use super::watch::{ArrivalRate, SAMPLE_INTERVAL};
 use super::{WebCopy, not_written};
-use crate::common::CopyCounts;
 use crate::http::{ConnectionGrowth, RangePlan, RangeWork, ResponseHead, Validator};
 use crate::part::{PartWriter, PartialFile};
 use crate::protocol::{CHUNK, VerifiedChunks, chunk_hash};
+use crate::shared::{SharedFlag, SharedNumber};
 
 /// Rate that a connection is taken to carry before it has carried anything.
 const FIRST_RATE: BitRate = BitRate::from_mbps(16);
@@ -47,17 +46,17 @@ pub(super) struct RangedFile<'c> {
     state: Mutex<RangedState>,
     writer: PartWriter,
     growth: Mutex<ConnectionGrowth>,
-    received: AtomicU64,
+    received: SharedNumber,
     /// The time at which something last came.
     progress_at: Mutex<Instant>,
     failure: Mutex<Option<FetchFailure>>,
-    is_over: AtomicBool,
+    is_over: SharedFlag,
 }
 
 /// What has come of a file, and what is still to be asked for.
 pub(super) struct RangedState {
-    pub(super) part: PartialFile,
-    pub(super) verified: VerifiedChunks,
+    pub part: PartialFile,
+    pub verified: VerifiedChunks,
     plan: RangePlan,
 }
 
@@ -89,10 +88,10 @@ impl<'c> RangedFile<'c> {
             }),
             writer,
             growth: Mutex::new(growth),
-            received: AtomicU64::new(0),
+            received: SharedNumber::default(),
             progress_at: Mutex::new(Instant::now()),
             failure: Mutex::default(),
-            is_over: AtomicBool::new(false),
+            is_over: SharedFlag::default(),
         }
     }
 
@@ -133,7 +132,7 @@ impl<'c> RangedFile<'c> {
                 has_queue = true;
             }
         }
-        self.is_over.store(true, Ordering::Relaxed);
+        self.is_over.raise_flag();
         self.copy.watch.close_all();
     }
 
@@ -168,11 +167,11 @@ impl<'c> RangedFile<'c> {
 
     fn fail(&self, failure: FetchFailure) {
         lock(&self.failure).get_or_insert(failure);
-        self.is_over.store(true, Ordering::Relaxed);
+        self.is_over.raise_flag();
     }
 
     fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Relaxed)
+        self.is_over.is_raised()
     }
 
     /// Decides on the number of connections, once an interval has passed, in which a queue stood all
@@ -180,7 +179,7 @@ impl<'c> RangedFile<'c> {
     fn judge_rate(&self, rate: &mut ArrivalRate, has_queue: bool) -> bool {
         let rtt = self.copy.watch.shortest_rtt().unwrap_or_default();
         let interval = JUDGED_TIME.max(rtt * JUDGED_ROUNDS);
-        let received = self.received.load(Ordering::Relaxed);
+        let received = self.received.current_value();
         let Some(rate) = rate.take_rate(received, interval) else {
             return false;
         };
@@ -205,7 +204,7 @@ impl<'c> RangedFile<'c> {
         }
         let due = state.part.record_chunk(index, &hash, content.len())?;
         state.verified.insert_chunk(index, hash);
-        CopyCounts::add_to(&self.copy.tally.verified, content.len() as u64);
+        self.copy.tally.verified.increase_by(content.len() as u64);
         drop(state);
         if let Some(due) = due {
             let synced = due.carry_out();
@@ -345,7 +344,7 @@ impl<'f, 'c> RangeWorker<'f, 'c> {
             let has_ended = connection.receive_content(&mut work.filled, most)?;
             let count = work.filled.len() - before;
             if count > 0 {
-                file.received.fetch_add(count as u64, Ordering::Relaxed);
+                file.received.increase_by(count as u64);
                 *lock(&file.progress_at) = Instant::now();
                 self.failed = 0;
             }
@@ -459,7 +458,7 @@ fn end_body(connection: &mut WebConnection, mut has_ended: bool) -> Result<(), F
 }
 
 /// Fails if an answer is not the range that was asked for, or of another state of the file.
-pub(super) fn check_range(
+fn check_range(
     head: &ResponseHead,
     (first, last): (u64, u64),
     size: ByteCount,

@@ -7,7 +7,6 @@ use fullpipe_units::ByteCount;
 
 use super::connection::{FetchFailure, WebConnection};
 use super::{ArrivedFile, PlacedFile, WebCopy, not_written};
-use crate::common::CopyCounts;
 use crate::part::PartialFile;
 use crate::protocol::{CHUNK, Digest, FileIdentity, VerifiedChunks};
 
@@ -71,7 +70,7 @@ impl WebCopy {
             }
             hasher.update(&chunk);
             writer.write_block(index, 0, &chunk).map_err(not_written)?;
-            CopyCounts::add_to(&self.tally.verified, chunk.len() as u64);
+            self.tally.verified.increase_by(chunk.len() as u64);
             if has_ended {
                 let digest = hasher.finalize().into();
                 return Ok((digest, ByteCount::new(hasher.count())));

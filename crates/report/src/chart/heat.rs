@@ -8,8 +8,10 @@ use crate::chart::figures::FigureTable;
 use crate::chart::plot::NOTHING;
 use crate::chart::quantity::{AxisUnit, Dimension, format_digits, format_quantity};
 use crate::chart::svg::{
-    displayable_text, escape_html, format_coordinate, format_percent, text_element,
+    displayable_text, escape_html, format_coordinate, format_percent, nothing_paragraph,
+    text_element,
 };
+use crate::chart::words::{format_if, text_if};
 
 /// Height of a row of tiles, in pixels.
 const ROW: f64 = 28.0;
@@ -133,7 +135,7 @@ impl HeatMap {
     /// nothing to draw.
     pub fn to_svg(&self) -> String {
         if self.tiles.is_empty() {
-            return format!("<p class=\"none\">{}</p>", escape_html(NOTHING));
+            return nothing_paragraph();
         }
         let tall = ROW * self.windows.len() as f64;
         let mut svg = format!(
@@ -237,16 +239,10 @@ impl HeatMap {
     /// Returns the figures of a tile in words.
     fn tile_words(&self, tile: &HeatTile) -> String {
         let share = tile.rate.as_f64() / self.best.as_f64().max(1.0) * 100.0;
-        let known = if tile.is_measured {
-            ""
-        } else {
-            ", not measured"
-        };
-        let note = if tile.note.is_empty() {
-            String::new()
-        } else {
+        let known = text_if(!tile.is_measured, ", not measured");
+        let note = format_if(!tile.note.is_empty(), || {
             format!("; {}", displayable_text(&tile.note))
-        };
+        });
         format!(
             "{}, {share:.0} % of the best{known}{note}",
             format_quantity(tile.rate)
@@ -285,11 +281,7 @@ impl HeatMap {
         let points: Vec<String> = (0..self.streams.len())
             .filter_map(|column| self.bdp_crossing(bdp, column))
             .collect();
-        if points.len() > 1 {
-            format!("M{}", points.join(" "))
-        } else {
-            String::new()
-        }
+        format_if(points.len() > 1, || format!("M{}", points.join(" ")))
     }
 
     /// Returns the sides at which a setting with nearly the best rate has a neighbour without.
@@ -397,16 +389,11 @@ impl HeatMap {
 
     /// Returns the line below the map as text.
     fn text_legend(&self) -> String {
-        let knee = if self.knee.is_some() {
-            "* the knee; "
-        } else {
-            ""
-        };
-        let fitted = if self.tiles.iter().all(|tile| tile.is_measured) {
-            ""
-        } else {
-            "; · not measured"
-        };
+        let knee = text_if(self.knee.is_some(), "* the knee; ");
+        let fitted = text_if(
+            !self.tiles.iter().all(|tile| tile.is_measured),
+            "; · not measured",
+        );
         format!("{knee}windows down, streams across{fitted}\n")
     }
 

@@ -28,6 +28,7 @@ pub(crate) use quantity::{join_figures, trim_zeros};
 pub use rows::{ChartRow, RowChart};
 pub use svg::{Hue, displayable_text, escape_html};
 pub use words::{break_lines, value_bar};
+pub(crate) use words::{format_if, text_if};
 
 /// The style sheet of charts: variables for colours, and the classes of marks.
 pub const STYLE: &str = include_str!("chart.css");

@@ -7,8 +7,8 @@ mod text;
 
 use crate::chart::figures::FigureTable;
 use crate::chart::quantity::{AxisQuantity, Dimension};
-use crate::chart::svg::{Hue, displayable_text, escape_html};
-use crate::chart::thin::{thin_line, thinned_bars, thinned_dots, thinned_ranges};
+use crate::chart::svg::{Hue, displayable_text, nothing_paragraph};
+use crate::chart::thin::thin_points;
 
 /// The sentence in place of a chart without data.
 pub(crate) const NOTHING: &str = "Nothing to draw: there are no samples.";
@@ -58,17 +58,14 @@ impl PlotSeries {
         if !points.is_sorted_by(|one, next| one.0 <= next.0) {
             points.sort_by(|one, next| one.0.total_cmp(&next.0));
         }
-        Self {
-            points,
-            ..Self::without_points::<X, Y>(name, mark, hue)
-        }
-        .thin_points()
+        Self::from_sorted::<X, Y>(name, mark, hue, &points)
     }
 
-    fn without_points<X: AxisQuantity, Y: AxisQuantity>(
+    fn from_sorted<X: AxisQuantity, Y: AxisQuantity>(
         name: &str,
         mark: SeriesForm,
         hue: Hue,
+        points: &[(f64, f64)],
     ) -> Self {
         Self {
             name: displayable_text(name),
@@ -77,18 +74,8 @@ impl PlotSeries {
             hue,
             x: X::DIMENSION,
             y: Y::DIMENSION,
-            points: Vec::new(),
+            points: thin_points(mark, points),
         }
-    }
-
-    fn thin_points(self) -> Self {
-        let points = match self.mark {
-            SeriesForm::Line | SeriesForm::Steps => thin_line(&self.points),
-            SeriesForm::Dots => thinned_dots(&self.points),
-            SeriesForm::Ranges => thinned_ranges(&self.points),
-            SeriesForm::Bars => thinned_bars(&self.points),
-        };
-        Self { points, ..self }
     }
 
     /// Returns a series of vertical lines, each at a place from a low to a high value, as intervals
@@ -133,12 +120,9 @@ impl PlotSeries {
             .into_iter()
             .zip(ends)
             .map(|([from, to, y], end)| [(from, y), (to.min(end), y)]);
-        let points = cut.filter(|[from, to]| from.0 < to.0).flatten().collect();
-        Self {
-            points,
-            ..Self::without_points::<X, Y>(name, SeriesForm::Bars, hue)
-        }
-        .thin_points()
+        let wide = cut.filter(|[from, to]| from.0 < to.0);
+        let points: Vec<(f64, f64)> = wide.flatten().collect();
+        Self::from_sorted::<X, Y>(name, SeriesForm::Bars, hue, &points)
     }
 
     /// Returns the share of `values` that are at most as large as each: their empirical
@@ -410,7 +394,7 @@ impl Plot {
     /// paragraph if there is nothing to draw.
     pub fn to_svg(&self) -> String {
         if self.is_empty() {
-            format!("<p class=\"none\">{}</p>", escape_html(NOTHING))
+            nothing_paragraph()
         } else {
             draw::draw_plot(self)
         }

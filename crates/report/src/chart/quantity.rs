@@ -61,53 +61,39 @@ quantities! {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct AxisUnit {
     /// The name of the unit, such as `Mbit/s`; empty for plain numbers.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// The size of one unit, in the base unit of its dimension: 1e6 for `Mbit/s`.
-    pub(crate) size: f64,
-}
-
-const RATES: &[AxisUnit] = &[
-    new_unit("bit/s", 1.0),
-    new_unit("kbit/s", 1e3),
-    new_unit("Mbit/s", 1e6),
-    new_unit("Gbit/s", 1e9),
-    new_unit("Tbit/s", 1e12),
-];
-const TIMES: &[AxisUnit] = &[
-    new_unit("ns", 1e-9),
-    new_unit("µs", 1e-6),
-    new_unit("ms", 1e-3),
-    new_unit("s", 1.0),
-];
-const SIZES: &[AxisUnit] = &[
-    new_unit("B", 1.0),
-    new_unit("KiB", 1024.0),
-    new_unit("MiB", 1_048_576.0),
-    new_unit("GiB", 1_073_741_824.0),
-];
-const SHARES: &[AxisUnit] = &[new_unit("%", 0.01)];
-const NUMBERS: &[AxisUnit] = &[new_unit("", 1.0)];
-
-const fn new_unit(name: &'static str, size: f64) -> AxisUnit {
-    AxisUnit { name, size }
+    pub size: f64,
 }
 
 impl Dimension {
     /// Returns the largest unit of which `most` has at least one.
     pub(crate) fn largest_unit(self, most: f64) -> AxisUnit {
-        let units = match self {
-            Self::Rate => RATES,
-            Self::Time => TIMES,
-            Self::Size => SIZES,
-            Self::Share => SHARES,
-            Self::Change | Self::Count | Self::Date => NUMBERS,
+        let units: &[(&'static str, f64)] = match self {
+            Self::Rate => &[
+                ("bit/s", 1.0),
+                ("kbit/s", 1e3),
+                ("Mbit/s", 1e6),
+                ("Gbit/s", 1e9),
+                ("Tbit/s", 1e12),
+            ],
+            Self::Time => &[("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0)],
+            Self::Size => &[
+                ("B", 1.0),
+                ("KiB", 1024.0),
+                ("MiB", 1_048_576.0),
+                ("GiB", 1_073_741_824.0),
+            ],
+            Self::Share => &[("%", 0.01)],
+            Self::Change | Self::Count | Self::Date => &[("", 1.0)],
         };
-        units
+        let (name, size) = units
             .iter()
             .rev()
-            .find(|unit| most.abs() >= unit.size * 0.999_999)
+            .find(|(_, size)| most.abs() >= size * 0.999_999)
             .copied()
-            .unwrap_or(units[0])
+            .unwrap_or(units[0]);
+        AxisUnit { name, size }
     }
 
     /// Returns a value with its own unit: `941.4 Mbit/s`, `+3.1 %`, `2026-11-25 08:15`.

@@ -7,9 +7,11 @@ use crate::chart::figures::FigureTable;
 use crate::chart::plot::NOTHING;
 use crate::chart::quantity::{AxisQuantity, AxisUnit, Dimension, value_range};
 use crate::chart::svg::{
-    Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent, text_element,
+    Hue, cut_text, displayable_text, escape_html, format_coordinate, format_percent,
+    nothing_paragraph, text_element,
 };
 use crate::chart::ticks;
+use crate::chart::words::text_if;
 
 /// Height of a row in pixels: a line of text, and the marks below it.
 const ROW: f64 = 44.0;
@@ -198,7 +200,7 @@ impl RowChart {
     /// paragraph if there is nothing to draw. Of more than 120 rows the first are drawn.
     pub fn to_svg(&self) -> String {
         let Some(scale) = RowScale::from_rows(&self.all) else {
-            return format!("<p class=\"none\">{}</p>", escape_html(NOTHING));
+            return nothing_paragraph();
         };
         let drawn = &self.all[..self.all.len().min(MAX_ROWS)];
         let bottom = ROW * drawn.len() as f64;
@@ -408,7 +410,7 @@ fn draw_points(row: &ChartRow, scale: &RowScale, top: f64) -> String {
         svg += "</g>";
     }
     if let Some(value) = row.centre {
-        let hollow = if row.is_hollow { " hollow" } else { "" };
+        let hollow = text_if(row.is_hollow, " hollow");
         let x = scale.format_position(value);
         svg += &format!("<circle class=\"centre{hollow}\" cx=\"{x}\" cy=\"{middle}\" r=\"5\"/>");
     }

@@ -2,7 +2,9 @@
 
 use fullpipe_units::printable_line;
 
+use crate::chart::plot::NOTHING;
 use crate::chart::quantity::trim_zeros;
+use crate::chart::words::format_if;
 
 /// Longest text of others that is shown, in characters.
 const MAX_TEXT: usize = 160;
@@ -95,18 +97,15 @@ pub(crate) fn value_places(end: f64) -> usize {
     (4.0 - libm::ceil(libm::log10(end.max(1e-12)))).clamp(0.0, 12.0) as usize
 }
 
+/// Returns the sentence in place of a chart without data, as a paragraph.
+pub(crate) fn nothing_paragraph() -> String {
+    format!("<p class=\"none\">{}</p>", escape_html(NOTHING))
+}
+
 /// Returns a text element at `x` (a length or a percentage) and `y` in pixels.
 pub(crate) fn text_element(class: &str, x: &str, y: f64, content: &str) -> String {
-    let x = if x == "0" {
-        String::new()
-    } else {
-        format!(" x=\"{x}\"")
-    };
-    let class = if class.is_empty() {
-        String::new()
-    } else {
-        format!(" class=\"{class}\"")
-    };
+    let x = format_if(x != "0", || format!(" x=\"{x}\""));
+    let class = format_if(!class.is_empty(), || format!(" class=\"{class}\""));
     format!(
         "<text{class}{x} y=\"{}\">{}</text>",
         format_coordinate(y, 1),

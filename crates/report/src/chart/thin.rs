@@ -1,6 +1,7 @@
 //! Fewer marks for the same picture: the least and the most of each column of pixels stay, and with
 //! them every spike.
 
+use crate::chart::plot::SeriesForm;
 use crate::chart::quantity::value_range;
 
 /// Points that are drawn as they are.
@@ -9,12 +10,24 @@ const MAX_POINTS: usize = 2_000;
 /// Columns of a chart with more points.
 const COLUMNS: usize = 720;
 
-/// Returns `points`, ordered by their first coordinate, or the least and the most of each of 720
-/// columns, in the order in which they come, if there are more than 2 000.
-pub(crate) fn thin_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let Some(ends) = crowded_ends(points) else {
-        return points.to_vec();
+/// Returns the points of a series, ordered by their first coordinate, or those of them that can be
+/// distinguished if there are more than 2 000.
+pub(crate) fn thin_points(form: SeriesForm, points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return Vec::new();
     };
+    let ends = (first.0, last.0);
+    match form {
+        _ if points.len() <= MAX_POINTS => points.to_vec(),
+        SeriesForm::Line | SeriesForm::Steps => thin_line(points, ends),
+        SeriesForm::Dots => thin_dots(points, ends),
+        SeriesForm::Ranges => thin_ranges(points, ends),
+        SeriesForm::Bars => thin_bars(points, ends),
+    }
+}
+
+/// Returns the least and the most of each of 720 columns, in the order in which they come.
+fn thin_line(points: &[(f64, f64)], ends: (f64, f64)) -> Vec<(f64, f64)> {
     let mut kept = Vec::with_capacity(2 * COLUMNS + 2);
     kept.extend(points.first());
     for group in points.chunk_by(|one, next| are_in_column(one, next, ends)) {
@@ -37,12 +50,6 @@ pub(crate) fn thin_line(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Returns the ends of the axis of more points than are drawn as they are; `None` of fewer.
-fn crowded_ends(points: &[(f64, f64)]) -> Option<(f64, f64)> {
-    let is_crowded = points.len() > MAX_POINTS;
-    Some((points.first()?.0, points.last()?.0)).filter(|_| is_crowded)
-}
-
 /// Returns true if two points lie in the same of the columns between `low` and `high`.
 fn are_in_column(one: &(f64, f64), next: &(f64, f64), (low, high): (f64, f64)) -> bool {
     let per_column = COLUMNS as f64 / (high - low).max(f64::MIN_POSITIVE);
@@ -53,12 +60,8 @@ fn are_in_column(one: &(f64, f64), next: &(f64, f64), (low, high): (f64, f64)) -
 /// Rows and columns of a chart of more dots: two dots in one cell cannot be distinguished.
 const CELLS: (usize, usize) = (240, 24);
 
-/// Returns `points`, ordered by their first coordinate, or one of each cell that has any and the
-/// extremes of each column, if there are more than 2 000.
-pub(crate) fn thinned_dots(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let Some(ends) = crowded_ends(points) else {
-        return points.to_vec();
-    };
+/// Returns one of the points of each cell that has any, and the extremes of each column.
+fn thin_dots(points: &[(f64, f64)], ends: (f64, f64)) -> Vec<(f64, f64)> {
     let range = value_range(points.iter().map(|point| point.1));
     let mut kept = Vec::new();
     for group in points
@@ -84,12 +87,8 @@ fn cell_index(value: f64, (low, high): (f64, f64), count: usize) -> usize {
     ((share * count as f64) as usize).min(count - 1)
 }
 
-/// Returns vertical lines, of which each pair of points is one, or the reach of those of each of
-/// 720 columns if there are more than 1 000.
-pub(crate) fn thinned_ranges(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let Some(ends) = crowded_ends(points) else {
-        return points.to_vec();
-    };
+/// Returns the reach of the vertical lines of each of 720 columns; each pair of points is one.
+fn thin_ranges(points: &[(f64, f64)], ends: (f64, f64)) -> Vec<(f64, f64)> {
     points
         .chunk_by(|one, next| are_in_column(one, next, ends))
         .flat_map(|group| {
@@ -99,12 +98,8 @@ pub(crate) fn thinned_ranges(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Returns bars, of which each pair of points is one, or a bar as high as the highest of each of
-/// 720 columns if there are more than 1 000.
-pub(crate) fn thinned_bars(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let Some(ends) = crowded_ends(points) else {
-        return points.to_vec();
-    };
+/// Returns a bar as high as the highest of each of 720 columns; each pair of points is one.
+fn thin_bars(points: &[(f64, f64)], ends: (f64, f64)) -> Vec<(f64, f64)> {
     let bars: Vec<&[(f64, f64)]> = points.chunks_exact(2).collect();
     bars.chunk_by(|one, next| are_in_column(&one[0], &next[0], ends))
         .flat_map(|group| {
@@ -122,8 +117,8 @@ mod tests {
     #[test]
     fn few_points_stay() {
         let points = [(0.0, 1.0), (1.0, 2.0)];
-        assert_eq!(thin_line(&points), points);
-        assert_eq!(thin_line(&[]), []);
+        assert_eq!(thin_points(SeriesForm::Line, &points), points);
+        assert_eq!(thin_points(SeriesForm::Line, &[]), []);
     }
 
     #[test]
@@ -132,14 +127,17 @@ mod tests {
             let height = if index == 77_777 { 9.0 } else { 1.0 };
             [(f64::from(index), height), (f64::from(index) + 0.5, height)]
         };
-        let kept = thinned_bars(&(0..100_000).flat_map(bar).collect::<Vec<_>>());
+        let kept = thin_points(
+            SeriesForm::Bars,
+            &(0..100_000).flat_map(bar).collect::<Vec<_>>(),
+        );
         assert!(
             kept.len() <= 2 * COLUMNS && kept.chunks(2).all(|ends| ends[0].0 < ends[1].0),
             "{}",
             kept.len()
         );
         assert_eq!(kept.iter().filter(|end| end.1 > 8.0).count(), 2);
-        assert_eq!(thinned_bars(&bar(7)), bar(7));
+        assert_eq!(thin_points(SeriesForm::Bars, &bar(7)), bar(7));
     }
 
     #[test]
@@ -152,7 +150,7 @@ mod tests {
         let points: Vec<(f64, f64)> = (0..100_000)
             .map(|index| (index as f64, value(index)))
             .collect();
-        let kept = thin_line(&points);
+        let kept = thin_points(SeriesForm::Line, &points);
         assert!(kept.len() <= 2 * COLUMNS + 2, "{}", kept.len());
         assert!(kept.contains(&(77_777.0, 9.0)) && kept.contains(&(55_555.0, -9.0)));
         assert!(kept.is_sorted_by(|one, next| one.0 <= next.0));
@@ -171,11 +169,14 @@ mod tests {
         let points: Vec<(f64, f64)> = (0..1_000_000)
             .map(|index| (f64::from(index), value(index)))
             .collect();
-        let kept = thinned_dots(&points);
+        let kept = thin_points(SeriesForm::Dots, &points);
         assert!(kept.len() <= CELLS.0 * (CELLS.1 + 2), "{}", kept.len());
         assert!(kept.contains(&(777_777.0, 9.0)) && kept.is_sorted_by(|one, next| one.0 <= next.0));
         assert_eq!(
-            (thinned_dots(&points[..9]), thinned_dots(&[])),
+            (
+                thin_points(SeriesForm::Dots, &points[..9]),
+                thin_points(SeriesForm::Dots, &[])
+            ),
             (points[..9].to_vec(), Vec::new())
         );
     }
@@ -184,7 +185,10 @@ mod tests {
     fn of_many_ranges_the_farthest_stay() {
         let high = |index: u32| if index == 55_555 { 9.0 } else { 1.0 };
         let range = |index: u32| [(f64::from(index), 0.0), (f64::from(index), high(index))];
-        let kept = thinned_ranges(&(0..100_000).flat_map(range).collect::<Vec<_>>());
+        let kept = thin_points(
+            SeriesForm::Ranges,
+            &(0..100_000).flat_map(range).collect::<Vec<_>>(),
+        );
         assert!(
             kept.len() <= 2 * COLUMNS && kept.iter().any(|at| at.1 > 8.0),
             "{}",
@@ -199,6 +203,9 @@ mod tests {
     #[test]
     fn points_at_one_moment_are_their_range() {
         let points: Vec<(f64, f64)> = (0..5_000).map(|index| (1.0, f64::from(index))).collect();
-        assert_eq!(thin_line(&points), [(1.0, 0.0), (1.0, 4_999.0)]);
+        assert_eq!(
+            thin_points(SeriesForm::Line, &points),
+            [(1.0, 0.0), (1.0, 4_999.0)]
+        );
     }
 }

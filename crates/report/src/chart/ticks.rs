@@ -30,7 +30,7 @@ const CHANGES: [f64; 17] = [
 ];
 
 /// Returns the smallest round step of which at most `count` fit into `range`.
-pub(crate) fn round_step(range: f64, count: f64) -> f64 {
+fn round_step(range: f64, count: f64) -> f64 {
     let least = (range / count).max(f64::MIN_POSITIVE);
     let power = libm::pow(10.0, libm::floor(libm::log10(least)));
     STEPS
@@ -80,12 +80,12 @@ pub(crate) fn logarithmic_ticks(dimension: Dimension, low: f64, high: f64) -> Ve
                 .map(|power| libm::exp2(f64::from(power)))
                 .filter(within)
                 .collect();
-            thin_ticks(all, 10)
+            thin_ticks(all)
         }
         _ => {
             let decade =
                 |power| [1.0, 2.0, 5.0].map(|step| step * libm::pow(10.0, f64::from(power)));
-            thin_ticks((-12..16).flat_map(decade).filter(within).collect(), 10)
+            thin_ticks((-12..16).flat_map(decade).filter(within).collect())
         }
     }
 }
@@ -108,9 +108,9 @@ pub(crate) fn labelled_ticks(
     labels.collect()
 }
 
-/// Returns every second, third, … of `ticks`, so that at most `max` are left.
-fn thin_ticks(ticks: Vec<f64>, max: usize) -> Vec<f64> {
-    let every = ticks.len().div_ceil(max).max(1);
+/// Returns every second, third, … of `ticks`, so that at most ten are left.
+fn thin_ticks(ticks: Vec<f64>) -> Vec<f64> {
+    let every = ticks.len().div_ceil(10).max(1);
     ticks.into_iter().step_by(every).collect()
 }
 

@@ -1,5 +1,15 @@
 //! Words in lines, and bars of characters.
 
+/// Returns `text` if the condition holds, and nothing otherwise.
+pub(crate) fn text_if(condition: bool, text: &str) -> &str {
+    if condition { text } else { "" }
+}
+
+/// Returns the text of `to_text` if the condition holds, and nothing otherwise.
+pub(crate) fn format_if(condition: bool, to_text: impl FnOnce() -> String) -> String {
+    condition.then(to_text).unwrap_or_default()
+}
+
 /// Returns `text` broken at spaces into lines of at most `width` characters; a word longer than that stands
 /// alone.
 pub fn break_lines(text: &str, width: usize) -> Vec<String> {

@@ -567,9 +567,7 @@ struct End {
     #[serde(skip_serializing_if = "Option::is_none")]
     streams: Option<Vec<EndStream>>,
     #[serde(flatten)]
-    forward: Option<Sums>,
-    #[serde(flatten)]
-    reverse: Option<ReverseSums>,
+    sums: NamedParts,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_utilization_percent: Option<Cpus>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -625,22 +623,14 @@ impl From<TcpExtremes> for SenderFigures {
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Sums {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sum: Option<EndPart>,
-    sum_sent: EndPart,
-    sum_received: EndPart,
-}
+/// Sums of all streams with their keys, in iperf3's order.
+#[derive(Debug, Default)]
+struct NamedParts(Vec<(String, EndPart)>);
 
-#[derive(Debug, Serialize)]
-struct ReverseSums {
-    #[serde(rename = "sum_bidir_reverse", skip_serializing_if = "Option::is_none")]
-    whole: Option<EndPart>,
-    #[serde(rename = "sum_sent_bidir_reverse")]
-    sent: EndPart,
-    #[serde(rename = "sum_received_bidir_reverse")]
-    received: EndPart,
+impl Serialize for NamedParts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, part)| (key, part)))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -662,12 +652,10 @@ impl End {
                 .iter()
                 .map(|stream| way.end_stream(stream, transport, course))
         });
-        let mut sums = totals.iter().map(|totals| totals.total_sums(transport));
-        let forward = sums.next();
-        let reverse = sums.next().map(|sums| ReverseSums {
-            whole: sums.sum,
-            sent: sums.sum_sent,
-            received: sums.sum_received,
+        let ways = totals.iter().zip(["", "_bidir_reverse"]);
+        let sums = ways.flat_map(|(way, suffix)| {
+            let parts = way.total_sums(transport).into_iter();
+            parts.map(move |(key, part)| (format!("{key}{suffix}"), part))
         });
         // Where data goes both ways, those of the way that iperf3 shows last.
         let ends = match totals.last() {
@@ -681,8 +669,7 @@ impl End {
         });
         Self {
             streams: Some(streams.collect()),
-            forward,
-            reverse,
+            sums: NamedParts(sums.collect()),
             cpu_utilization_percent: Some(Cpus::from_measurement(seen)),
             sender_tcp_congestion: sender,
             receiver_tcp_congestion: receiver,
@@ -749,28 +736,25 @@ impl DirectionTotals<'_> {
         }
     }
 
-    fn total_sums(&self, transport: Transport) -> Sums {
-        let sent = self.end_part(Amount::new(0.0, self.sending, self.sent_bytes()), None);
+    fn total_sums(&self, transport: Transport) -> Vec<(&'static str, EndPart)> {
+        let sent = Amount::new(0.0, self.sending, self.sent_bytes());
         let received = Amount::new(0.0, self.receiving, self.received_bytes());
-        let received = self.end_part(received, None);
         match transport {
             Transport::Tcp => {
                 let mut counts = self.streams.iter().map(|stream| stream.retransmits);
                 let is_known = counts.any(|count| count.is_some());
-                Sums {
-                    sum: None,
-                    sum_sent: EndPart {
-                        retransmits: is_known.then(|| self.retransmit_count()),
-                        ..sent
-                    },
-                    sum_received: received,
-                }
+                let sent = EndPart {
+                    retransmits: is_known.then(|| self.retransmit_count()),
+                    ..self.end_part(sent, None)
+                };
+                let received = self.end_part(received, None);
+                vec![("sum_sent", sent), ("sum_received", received)]
             }
             Transport::Udp => self.datagram_sums(sent, received),
         }
     }
 
-    fn datagram_sums(&self, sent: EndPart, received: EndPart) -> Sums {
+    fn datagram_sums(&self, sent: Amount, received: Amount) -> Vec<(&'static str, EndPart)> {
         let (arrived, datagrams) = (self.datagram_counts(), self.datagrams_sent());
         let sent_only = LineDatagrams {
             datagrams,
@@ -778,24 +762,23 @@ impl DirectionTotals<'_> {
         };
         // iperf3 writes the time of the receiver, but the rate in the time of the sender.
         let whole = Amount {
-            bits_per_second: sent.amount.bits_per_second,
+            bits_per_second: sent.bits_per_second,
             ..Amount::new(0.0, self.receiving, self.sent_bytes())
         };
-        Sums {
-            sum: Some(EndPart {
-                loss: Some(Loss::of_sent(arrived, datagrams)),
-                ..self.end_part(whole, None)
-            }),
-            sum_sent: EndPart {
-                loss: Some(Loss::from_counts(sent_only)),
-                sender: true,
-                ..sent
-            },
-            sum_received: EndPart {
-                loss: Some(Loss::from_counts(arrived)),
-                sender: false,
-                ..received
-            },
-        }
+        [
+            ("sum", whole, Loss::of_sent(arrived, datagrams), self.sends),
+            ("sum_sent", sent, Loss::from_counts(sent_only), true),
+            ("sum_received", received, Loss::from_counts(arrived), false),
+        ]
+        .map(|(key, amount, loss, sender)| {
+            let part = EndPart {
+                amount,
+                loss: Some(loss),
+                sender,
+                ..EndPart::default()
+            };
+            (key, part)
+        })
+        .into()
     }
 }

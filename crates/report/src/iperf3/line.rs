@@ -7,17 +7,17 @@ pub(crate) const SEPARATOR: &str = "- - - - - - - - - - - - - - - - - - - - - - 
 /// Figures of a line: of one stream, or of all in one direction.
 pub(crate) struct ResultLine<'t> {
     /// Number of the stream, as `  5`, or `SUM`.
-    pub(crate) name: &'t str,
+    pub name: &'t str,
     /// Direction, as `[TX-C]`, if data goes both ways, else empty.
-    pub(crate) tag: &'t str,
+    pub tag: &'t str,
     /// Start of the time, in seconds.
-    pub(crate) from: f64,
+    pub from: f64,
     /// End of the time, in seconds.
-    pub(crate) to: f64,
-    pub(crate) bytes: ByteCount,
-    pub(crate) count: LineCounts,
+    pub to: f64,
+    pub bytes: ByteCount,
+    pub count: LineCounts,
     /// Last word: `sender`, `receiver`, `(omitted)`, or nothing.
-    pub(crate) word: &'t str,
+    pub word: &'t str,
 }
 
 /// Counts of a line other than bytes.
@@ -38,10 +38,10 @@ pub(crate) enum LineCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct LineDatagrams {
     /// Jitter, in milliseconds.
-    pub(crate) jitter: f64,
-    pub(crate) lost: u64,
+    pub jitter: f64,
+    pub lost: u64,
     /// Lost and received.
-    pub(crate) datagrams: u64,
+    pub datagrams: u64,
 }
 
 impl LineDatagrams {
@@ -91,48 +91,18 @@ impl ResultLine<'_> {
                 two_digits(arrived.lost_percent())
             ),
         };
-        let gap = if matches!(self.count, LineCounts::Sent(_)) {
-            ""
-        } else {
-            " "
-        };
+        let gap = text_if(!matches!(self.count, LineCounts::Sent(_)), " ");
         format!("[{name}]{tag} {from:6.2}-{to:<6.2} sec  {transfer}  {rate} {gap}{count}  {word}\n")
     }
 }
 
-/// Columns of a head.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeadColumns {
-    Plain,
-    Retransmits,
-    Window,
-    Sent,
-    Arrived,
-}
+/// Head of the columns of datagrams that arrived.
+pub(crate) const ARRIVED_COLUMNS: &str = "         Jitter    Lost/Total Datagrams";
 
-impl HeadColumns {
-    /// Returns the columns for the intervals of a test that this end sends, receives, or both.
-    pub(crate) fn of_intervals(transport: Transport, sends: bool, receives: bool) -> Self {
-        match transport {
-            Transport::Tcp if sends => Self::Window,
-            Transport::Tcp => Self::Plain,
-            Transport::Udp if receives => Self::Arrived,
-            Transport::Udp => Self::Sent,
-        }
-    }
-
-    /// Returns the line with its newline.
-    pub(crate) fn head_line(self, both_ways: bool) -> String {
-        let role = if both_ways { "[Role]" } else { "" };
-        let more = match self {
-            Self::Plain => "",
-            Self::Retransmits => "         Retr",
-            Self::Window => "         Retr  Cwnd",
-            Self::Sent => "         Total Datagrams",
-            Self::Arrived => "         Jitter    Lost/Total Datagrams",
-        };
-        format!("[ ID]{role} Interval           Transfer     Bitrate{more}\n")
-    }
+/// Returns the head above lines of figures, with these columns behind the rates.
+pub(crate) fn head_line(columns: &str, both_ways: bool) -> String {
+    let role = text_if(both_ways, "[Role]");
+    format!("[ ID]{role} Interval           Transfer     Bitrate{columns}\n")
 }
 
 #[cfg(test)]
@@ -192,7 +162,7 @@ mod tests {
             "[  5][TX-C]   0.00-1.00   sec  1.10 GBytes  9.45 Gbits/sec            86  \n"
         );
         assert_eq!(
-            HeadColumns::Window.head_line(true),
+            head_line("         Retr  Cwnd", true),
             "[ ID][Role] Interval           Transfer     Bitrate         Retr  Cwnd\n"
         );
     }

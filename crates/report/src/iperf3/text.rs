@@ -1,10 +1,8 @@
 //! The text of a test while it runs.
 
-use std::fmt::Display;
-
 use fullpipe_record::{ConnectedTest, Cpu, EndReport, Interval, Request};
 
-use super::line::{HeadColumns, LineCounts, LineDatagrams, ResultLine, SEPARATOR};
+use super::line::{ARRIVED_COLUMNS, LineCounts, LineDatagrams, ResultLine, SEPARATOR, head_line};
 use super::view::{
     DirectionTotals, IntervalSums, count_together, datagram_counts, interval_times, is_empty_rest,
     stream_counts,
@@ -66,7 +64,7 @@ impl TextOutput {
         if verbose && self.options.role == TestRole::Client {
             text += &format!(
                 "Control connection MSS {}\n",
-                value_or_zero(connections.mss.map(ByteCount::get))
+                text_or(connections.mss.map(ByteCount::get), "0")
             );
             if asked.block == ByteCount::ZERO {
                 text += &format!("Setting UDP block size to {}\n", self.request.block.get());
@@ -140,7 +138,7 @@ impl TextOutput {
                 to,
                 bytes,
                 count,
-                word: if interval.omitted { "(omitted)" } else { "" },
+                word: text_if(interval.omitted, "(omitted)"),
             }
             .to_text(self.options.unit)
         });
@@ -157,11 +155,10 @@ impl TextOutput {
         // A server has printed before a client that sends reports its retransmissions.
         let knows = self.options.role == TestRole::Client || ways.iter().any(|way| way.sends);
         let columns = match self.request.transport {
-            Transport::Tcp if knows => HeadColumns::Retransmits,
-            Transport::Tcp => HeadColumns::Plain,
-            Transport::Udp => HeadColumns::Arrived,
+            Transport::Tcp => text_if(knows, "         Retr"),
+            Transport::Udp => ARRIVED_COLUMNS,
         };
-        text += &columns.head_line(self.goes_both_ways());
+        text += &head_line(columns, self.goes_both_ways());
         for way in ways {
             text += &self.total_lines(&way);
             if self.options.verbose {
@@ -202,15 +199,14 @@ impl TextOutput {
     }
 
     fn head_line(&self) -> String {
-        let roles = self
-            .request
-            .data_directions()
-            .iter()
-            .map(|&direction| self.options.role.is_sender(direction));
-        let (sends, receives) =
-            roles.fold((false, false), |(s, r), sends| (s || sends, r || !sends));
-        HeadColumns::of_intervals(self.request.transport, sends, receives)
-            .head_line(self.goes_both_ways())
+        let ways = self.request.data_directions().iter();
+        let mut roles = ways.map(|&direction| self.options.role.is_sender(direction));
+        let columns = match self.request.transport {
+            Transport::Tcp => text_if(roles.any(|sends| sends), "         Retr  Cwnd"),
+            Transport::Udp if roles.all(|sends| sends) => "         Total Datagrams",
+            Transport::Udp => ARRIVED_COLUMNS,
+        };
+        head_line(columns, self.goes_both_ways())
     }
 
     /// Returns the direction of a line if data goes both ways.
@@ -232,7 +228,7 @@ impl TextOutput {
                 (Some(asked), _) => format!("      TCP MSS: {}\n", asked.get()),
                 (None, default) => format!(
                     "      TCP MSS: {} (default)\n",
-                    value_or_zero(default.map(ByteCount::get))
+                    text_or(default.map(ByteCount::get), "0")
                 ),
             };
         }
@@ -341,11 +337,9 @@ impl TextOutput {
 
     fn unavailable_line(&self, name: &str, end: &str) -> String {
         let is_said = self.request.transport == Transport::Tcp || name != "SUM";
-        if self.options.verbose && is_said {
+        format_if(self.options.verbose && is_said, || {
             format!("[{name}] ({end} statistics not available)\n")
-        } else {
-            String::new()
-        }
+        })
     }
 
     /// Returns the processor time of an end that sends, and the congestion control. Only a client
@@ -400,8 +394,4 @@ fn processor_text(cpu: Option<Cpu>) -> String {
         cpu.user.as_percent(),
         cpu.system.as_percent()
     )
-}
-
-fn value_or_zero(value: Option<impl Display>) -> String {
-    value.map_or_else(|| "0".to_owned(), |value| value.to_string())
 }

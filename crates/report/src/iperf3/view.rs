@@ -38,7 +38,7 @@ pub(crate) fn datagram_counts(datagrams: Option<Datagrams>) -> LineDatagrams {
 }
 
 /// Returns the figures of all streams together: counts add up, jitter is the mean.
-pub(crate) fn combine_datagrams(streams: impl Iterator<Item = Option<Datagrams>>) -> LineDatagrams {
+fn combine_datagrams(streams: impl Iterator<Item = Option<Datagrams>>) -> LineDatagrams {
     let (mut sum, mut count) = (LineDatagrams::default(), 0_u32);
     for stream in streams.map(datagram_counts) {
         sum.jitter += stream.jitter;
@@ -134,13 +134,13 @@ impl IntervalSums {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TcpExtremes {
     /// Largest congestion window, in bytes.
-    pub(crate) window: u64,
+    pub window: u64,
     /// Largest window that the peer advertised, in bytes.
-    pub(crate) peer_window: u64,
+    pub peer_window: u64,
     /// Largest round-trip time, in microseconds.
-    pub(crate) rtt_max: u64,
+    pub rtt_max: u64,
     /// Smallest round-trip time, in microseconds.
-    pub(crate) rtt_min: u64,
+    pub rtt_min: u64,
     rtt_sum: u64,
     rtt_count: u64,
 }
@@ -170,14 +170,14 @@ impl TcpExtremes {
 
 /// The totals of one direction.
 pub(crate) struct DirectionTotals<'m> {
-    pub(crate) direction: Direction,
+    pub direction: Direction,
     /// True if this end sends.
-    pub(crate) sends: bool,
-    pub(crate) streams: Vec<&'m StreamSummary>,
+    pub sends: bool,
+    pub streams: Vec<&'m StreamSummary>,
     /// Time that the sender counted, in seconds.
-    pub(crate) sending: f64,
+    pub sending: f64,
     /// Time that the receiver counted, in seconds.
-    pub(crate) receiving: f64,
+    pub receiving: f64,
 }
 
 impl<'m> DirectionTotals<'m> {

@@ -6,9 +6,7 @@ use fullpipe_record::{
 
 use super::prelude::*;
 use super::remedy::remedies_section;
-use super::transfer::{
-    ceilings_section, evidence_section, limit_phrase, of_evidence, transfer_time,
-};
+use super::transfer::{evidence_section, limit_phrase, watched_sections};
 use crate::text::{field_name, losses_between};
 
 /// Connections in the table.
@@ -19,10 +17,7 @@ pub(super) fn capture_article(report: &CaptureReport) -> Article {
     let first = report.transfers.first();
     let headline = match first {
         Some(transfer) => {
-            let rate = transfer_rate(report, transfer).map_or_else(
-                || "The largest transfer".to_owned(),
-                |rate| rate.to_string(),
-            );
+            let rate = text_or(transfer_rate(report, transfer), "The largest transfer");
             format!(
                 "{rate}: limited by {}",
                 limit_phrase(transfer.diagnosis.verdict.kind)
@@ -81,17 +76,8 @@ fn capture_facts(report: &CaptureReport) -> Vec<(String, String)> {
 
 fn explanation_sections(report: &CaptureReport, transfer: &CapturedTransfer) -> Vec<PageSection> {
     let verdict = &transfer.diagnosis.verdict;
-    let course = transfer
-        .diagnosis
-        .evidence
-        .as_ref()
-        .map(|evidence| of_evidence(evidence, Some(verdict)));
-    let mut sections = course.unwrap_or_default();
-    sections.extend(ceilings_section(
-        verdict,
-        transfer_rate(report, transfer).unwrap_or_default(),
-    ));
-    sections.extend(transfer_time(verdict));
+    let rate = transfer_rate(report, transfer).unwrap_or_default();
+    let mut sections = watched_sections(&transfer.diagnosis, rate);
     sections.extend(remedies_section(&transfer.diagnosis.remedies));
     sections.extend(evidence_section(verdict));
     sections
@@ -165,11 +151,11 @@ fn field_changes_section(pair: &FlowPair) -> PageSection {
     let mut rows = Vec::new();
     for direction in &pair.directions {
         rows.extend(direction.changes.iter().map(|change| {
-            [
-                direction.from.clone(),
-                field_name(change.field).to_owned(),
-                change.before.clone(),
-                change.after.clone(),
+            cells![
+                direction.from,
+                field_name(change.field),
+                change.before,
+                change.after
             ]
         }));
     }
@@ -203,13 +189,13 @@ fn flow_cells(flow: &FlowReport) -> [String; 7] {
         &flow.ends[1 - flow.sender_index()],
     );
     let window = receiver.window.filter(|window| !window.is_unscaled);
-    [
-        flow.number.to_string(),
+    cells![
+        flow.number,
         format!("{} → {}", sender.address, receiver.address),
-        sender.moved_bytes().to_string(),
-        sender.rate.to_string(),
-        sender.retransmitted_packets.to_string(),
+        sender.moved_bytes(),
+        sender.rate,
+        sender.retransmitted_packets,
         or_empty(sender.rtt.map(|rtt| round_trip(rtt.median))),
-        or_empty(window.map(|window| window.settled)),
+        or_empty(window.map(|window| window.settled))
     ]
 }

@@ -17,8 +17,8 @@ const MAX_SOUGHT: usize = 1_000;
 
 /// Samples of all streams at one time.
 pub(super) struct SampleSnapshot<'s> {
-    pub(super) at: Span,
-    pub(super) samples: Vec<&'s Sample>,
+    pub at: Span,
+    pub samples: Vec<&'s Sample>,
 }
 
 impl SampleSnapshot<'_> {
@@ -103,26 +103,43 @@ pub(super) fn by_bytes(
     round: Span,
     bytes: impl Fn(&Sample) -> Option<ByteCount>,
 ) -> Vec<(Span, BitRate)> {
-    let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else {
+    let step = (sampled_time(snapshots) / RATES).max(round.scale_by(ROUND));
+    let start = (Span::ZERO, ByteCount::ZERO);
+    let totals = figure_over_time(snapshots, bytes);
+    changes_by_step(
+        std::iter::once(start).chain(totals),
+        step,
+        |before, now, passed| Some(BitRate::from_bytes_in(now.saturating_sub(*before), passed)),
+    )
+}
+
+/// Returns the time from the first snapshot to the last.
+fn sampled_time(snapshots: &[SampleSnapshot<'_>]) -> Span {
+    snapshots
+        .last()
+        .map_or(Span::ZERO, |last| last.at.saturating_sub(snapshots[0].at))
+}
+
+/// Returns what `change` makes of states and the time between them, at the end of each step; a step
+/// takes longer than `step`.
+pub(super) fn changes_by_step<S, C>(
+    states: impl IntoIterator<Item = (Span, S)>,
+    step: Span,
+    change: impl Fn(&S, &S, Span) -> Option<C>,
+) -> Vec<(Span, C)> {
+    let mut states = states.into_iter();
+    let Some(mut before) = states.next() else {
         return Vec::new();
     };
-    let step = (last.at.saturating_sub(first.at) / RATES).max(round.scale_by(ROUND));
-    let mut before = (Span::ZERO, ByteCount::ZERO);
-    let mut rates = Vec::new();
-    for snapshot in snapshots {
-        let Some(now) = snapshot.sum_figure(&bytes) else {
-            continue;
-        };
-        let passed = snapshot.at.saturating_sub(before.0);
+    let mut changes = Vec::new();
+    for (at, now) in states {
+        let passed = at.saturating_sub(before.0);
         if passed > step {
-            rates.push((
-                snapshot.at,
-                BitRate::from_bytes_in(now.saturating_sub(before.1), passed),
-            ));
-            before = (snapshot.at, now);
+            changes.extend(change(&before.1, &now, passed).map(|change| (at, change)));
+            before = (at, now);
         }
     }
-    rates
+    changes
 }
 
 /// Returns the mean from the start on, at the places of rates of which each is of the time up to
@@ -144,11 +161,11 @@ pub(super) fn mean_so_far(rates: &[(Span, BitRate)]) -> Vec<(Span, BitRate)> {
 
 /// A change of level in the course of a rate.
 pub(super) struct LevelChange {
-    pub(super) at: Span,
+    pub at: Span,
     /// Median rate since the change before it.
-    pub(super) before: BitRate,
+    pub before: BitRate,
     /// Median rate until the change after it.
-    pub(super) after: BitRate,
+    pub after: BitRate,
 }
 
 /// Returns the changes of level after the ramp of rates of which each is of the time up to its
@@ -192,11 +209,10 @@ pub(super) fn level_series(changes: &[LevelChange], ramp: Span, end: Span) -> Pl
 
 /// Returns the part of a description that explains the levels, if there are any.
 pub(super) fn level_note(changes: &[LevelChange]) -> &'static str {
-    if changes.is_empty() {
-        ""
-    } else {
-        "; orange: the median between changes of level"
-    }
+    text_if(
+        !changes.is_empty(),
+        "; orange: the median between changes of level",
+    )
 }
 
 /// Returns the round-trip times of echo requests during the load or, without those, the kernel's
@@ -224,24 +240,18 @@ pub(super) fn smoothed_rtt_series(snapshots: &[SampleSnapshot<'_>], hue: Hue) ->
 
 /// Returns the segments that were retransmitted between snapshots.
 fn sent_again(snapshots: &[SampleSnapshot<'_>]) -> Vec<(Span, u64)> {
-    let totals = snapshots.iter().filter_map(|snapshot| {
-        Some((
-            snapshot.at,
-            snapshot.sum_figure(|one| one.tcp.total_retrans)?,
-        ))
-    });
-    let totals: Vec<(Span, SegCount)> = totals.collect();
+    let totals = figure_over_time(snapshots, |one| one.tcp.total_retrans);
     let pairs = totals
         .windows(2)
         .map(|pair| (pair[1].0, pair[1].1.saturating_sub(pair[0].1).get()));
     pairs.filter(|(_, segments)| *segments > 0).collect()
 }
 
-/// Returns a figure in bytes over time, of all streams together.
-pub(super) fn bytes_over_time(
+/// Returns a figure over time, of all streams together.
+pub(super) fn figure_over_time<T: std::iter::Sum>(
     snapshots: &[SampleSnapshot<'_>],
-    figure: impl Fn(&Sample) -> Option<ByteCount>,
-) -> Vec<(Span, ByteCount)> {
+    figure: impl Fn(&Sample) -> Option<T>,
+) -> Vec<(Span, T)> {
     snapshots
         .iter()
         .filter_map(|snapshot| Some((snapshot.at, snapshot.sum_figure(&figure)?)))
@@ -255,29 +265,16 @@ pub(super) fn limited_shares(
     limited: impl Fn(&Sample) -> Option<Span>,
 ) -> Vec<(Span, Ratio)> {
     const STEPS: u64 = 60;
-    let [Some(first), Some(last)] = [snapshots.first(), snapshots.last()] else {
-        return Vec::new();
-    };
-    let step = last.at.saturating_sub(first.at) / STEPS;
-    let mut before: Option<(Span, Span)> = None;
-    let mut shares = Vec::new();
-    for snapshot in snapshots {
-        let Some(now) = snapshot.sum_figure(&limited) else {
-            continue;
-        };
-        let Some((at, total)) = before else {
-            before = Some((snapshot.at, now));
-            continue;
-        };
-        let passed = snapshot.at.saturating_sub(at);
-        if passed > step {
-            let whole = passed.as_secs_f64() * snapshot.samples.len() as f64;
-            let share = (now.saturating_sub(total).as_secs_f64() / whole).min(1.0);
-            shares.push((snapshot.at, Ratio::new(share)));
-            before = Some((snapshot.at, now));
-        }
-    }
-    shares
+    let totals = snapshots.iter().filter_map(|snapshot| {
+        let total = snapshot.sum_figure(&limited)?;
+        Some((snapshot.at, (total, snapshot.samples.len())))
+    });
+    let step = sampled_time(snapshots) / STEPS;
+    changes_by_step(totals, step, |(before, _), (now, streams), passed| {
+        let whole = passed.as_secs_f64() * *streams as f64;
+        let share = now.saturating_sub(*before).as_secs_f64() / whole;
+        Some(Ratio::new(share.min(1.0)))
+    })
 }
 
 /// Returns round-trip times without load and under it as distributions, each with a figure that is

@@ -17,10 +17,13 @@ pub(super) fn difference_article(report: &DifferenceReport) -> Article {
         ComparisonDesign::Samples => "not in pairs",
     };
     let runs = report.a.runs + report.b.runs;
-    let mut sections = vec![quantity_changes_section(report), run_rates_section(report)];
-    sections.extend(in_order(report));
-    sections.extend(limit_counts_section(&report.limits));
-    sections.push(compared_runs_section(&report.runs));
+    let sections = known_sections([
+        Some(quantity_changes_section(report)),
+        Some(run_rates_section(report)),
+        in_order(report),
+        limit_counts_section(&report.limits),
+        Some(compared_runs_section(&report.runs)),
+    ]);
     Article {
         origin: format!("fullpipe diff · {runs} runs, {design}"),
         headline: report.sentence.clone(),
@@ -33,11 +36,11 @@ pub(super) fn difference_article(report: &DifferenceReport) -> Article {
 
 /// Returns a difference without its runs: the finding, the changes of all quantities, and the limits.
 pub fn difference_text(report: &DifferenceReport) -> String {
-    let changes = [quantity_changes_section(report)].into_iter();
     brief_text(&Article {
-        sections: changes
-            .chain(limit_counts_section(&report.limits))
-            .collect(),
+        sections: known_sections([
+            Some(quantity_changes_section(report)),
+            limit_counts_section(&report.limits),
+        ]),
         ..difference_article(report)
     })
 }
@@ -81,7 +84,7 @@ fn difference_facts(report: &DifferenceReport) -> Vec<(String, String)> {
     );
     facts.extend(report.detectable.map(|share| {
         fact(
-            format!("{:.1} %", share.as_percent()),
+            tenths_of_percent(share),
             "difference that four of five such comparisons show",
         )
     }));
@@ -199,7 +202,7 @@ fn limit_counts_section(counts: &[LimitCount]) -> Option<PageSection> {
     );
     let rows = counts
         .iter()
-        .map(|LimitCount { limit, a, b }| [limit.name().to_owned(), a.to_string(), b.to_string()]);
+        .map(|LimitCount { limit, a, b }| cells![limit.name(), a, b]);
     Some(PageSection::new(
         title,
         "The limit that each run was judged to have.",
@@ -218,14 +221,14 @@ fn run_cells(number: u64, run: &ComparedRun) -> [String; 8] {
         ComparedSide::A => "A",
         ComparedSide::B => "B",
     };
-    [
-        number.to_string(),
-        side.to_owned(),
+    cells![
+        number,
+        side,
         or_empty(run.pair),
-        run.rate.to_string(),
+        run.rate,
         or_empty(run.rtt_median.map(round_trip)),
         or_empty(run.rtt_p99.map(round_trip)),
         or_empty(run.retransmits),
-        or_empty(run.limit.map(Limit::name)),
+        or_empty(run.limit.map(Limit::name))
     ]
 }

@@ -11,10 +11,7 @@ use super::transfer::{
 /// Returns the article on an experiment.
 pub(super) fn experiment_article(experiment: &Experiment) -> Article {
     let path = &experiment.path;
-    let bottleneck = path
-        .forward
-        .rate
-        .map_or_else(|| "no rate limit".to_owned(), |rate| rate.to_string());
+    let bottleneck = text_or(path.forward.rate, "no rate limit");
     Article {
         origin: format!(
             "fullpipe demo · emulated path, {bottleneck} × {}",
@@ -98,7 +95,7 @@ fn experiment_facts(experiment: &Experiment) -> Vec<(String, String)> {
     } else {
         (experiment.accuracy, "of the predicted rate")
     };
-    facts.extend(accuracy.map(|share| fact(format!("{:.1} %", share.as_percent()), of_what)));
+    facts.extend(accuracy.map(|share| fact(tenths_of_percent(share), of_what)));
     facts
 }
 
@@ -124,7 +121,7 @@ fn predictions_section(experiment: &Experiment) -> PageSection {
     let shares: Vec<String> = accuracies
         .into_iter()
         .flatten()
-        .map(|share| format!("{:.1} %", share.as_percent()))
+        .map(tenths_of_percent)
         .collect();
     let title = match shares.as_slice() {
         [] => "Measured, next to the prediction".to_owned(),

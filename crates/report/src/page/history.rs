@@ -63,10 +63,11 @@ fn history_headline(report: &HistoryReport) -> String {
 }
 
 fn history_sections(series: &HistorySeries) -> Vec<PageSection> {
-    let mut all = vec![rate_history_section(series)];
-    all.extend(history_changes_section(&series.changes));
-    all.extend(history_days_section(&series.days));
-    all
+    known_sections([
+        Some(rate_history_section(series)),
+        history_changes_section(&series.changes),
+        history_days_section(&series.days),
+    ])
 }
 
 /// Returns the rates of the runs by their time, with the level between changes, and the round trips
@@ -150,12 +151,12 @@ fn median_levels(series: &HistorySeries) -> Vec<(Time, BitRate)> {
 fn history_changes_section(found: &[HistoryChange]) -> Option<PageSection> {
     let last = found.last()?;
     let rows = found.iter().map(|one| {
-        [
-            one.at.clone(),
-            one.before.to_string(),
-            one.after.to_string(),
+        cells![
+            one.at,
+            one.before,
+            one.after,
             format!("{} to {}", ratio_change(one.low), ratio_change(one.high)),
-            one.sentence.clone(),
+            one.sentence
         ]
     });
     let title = format!("The last change: {} → {}", last.before, last.after);
@@ -182,17 +183,13 @@ fn history_days_section(all: &[HistoryDay]) -> Option<PageSection> {
 }
 
 fn day_cells(day: &HistoryDay) -> [String; 6] {
-    let range = if day.min == day.max {
-        String::new()
-    } else {
-        format!("{} to {}", day.min, day.max)
-    };
-    [
-        day.date.clone(),
-        day.runs.to_string(),
-        day.rate.to_string(),
+    let range = format_if(day.min != day.max, || format!("{} to {}", day.min, day.max));
+    cells![
+        day.date,
+        day.runs,
+        day.rate,
         range,
         day.rtt_idle.map_text(round_trip),
-        day.limit.clone().unwrap_or_default(),
+        day.limit.clone().unwrap_or_default()
     ]
 }

@@ -1,6 +1,6 @@
 //! Articles as one HTML file.
 
-use crate::chart::{SCRIPT, STYLE, displayable_text, escape_html};
+use crate::chart::{SCRIPT, STYLE, displayable_text, escape_html, format_if};
 
 use super::{Article, PageSection, SectionView};
 
@@ -65,11 +65,9 @@ fn escape_title(finding: &str) -> String {
 }
 
 fn render_article(article: &Article) -> String {
-    let source = if article.source.is_empty() {
-        String::new()
-    } else {
+    let source = format_if(!article.source.is_empty(), || {
         format!("<span>{}</span>", escape_foreign(&article.source))
-    };
+    });
     let mut html = format!(
         "<article>\n<p class=\"origin\"><span>{}</span>{source}</p>\n",
         escape_foreign(&article.origin)

@@ -8,7 +8,7 @@ use fullpipe_record::{GridReport, LabReport, LabStep};
 use super::prelude::*;
 use super::published;
 use super::transfer::{by_load, transfer_sections};
-use crate::text::total_run_counts;
+use crate::text::{outcome_label, total_run_counts};
 
 /// Steps up to which each has charts of its own.
 const MAX_DETAILED: usize = 3;
@@ -76,15 +76,6 @@ fn run_warnings(steps: &[(&LabReport, &LabStep)]) -> Vec<String> {
         .collect()
 }
 
-fn step_outcome(step: &LabStep) -> &'static str {
-    match step.passed {
-        Some(true) => "pass",
-        Some(false) => "FAIL",
-        None if step.measured.is_none() => "invalid",
-        None => "no bound",
-    }
-}
-
 /// Returns the table of all steps.
 fn acceptance_section(steps: &[(&LabReport, &LabStep)]) -> PageSection {
     let failed = steps
@@ -112,8 +103,8 @@ fn step_cells(report: &LabReport, step: &LabStep) -> [String; 8] {
         step.prediction.kernel_model.to_string(),
         or_empty(step.published.and_then(|published| published.rate)),
         or_empty(step.measured),
-        accuracy.map_text(|share| format!("{:.1} %", share.as_percent())),
-        step_outcome(step).to_owned(),
+        accuracy.map_text(tenths_of_percent),
+        outcome_label(step, "invalid", "no bound").to_owned(),
         step.missed.join("; "),
     ]
 }
@@ -264,7 +255,7 @@ fn grid_facts(report: &GridReport) -> Vec<(String, String)> {
     let accuracies = [("rule", report.by_rule), ("loss", report.by_loss)];
     let facts = accuracies.into_iter().filter_map(|(name, accuracy)| {
         let accuracy = accuracy?;
-        let error = format!("{:.1} %", accuracy.median.as_percent());
+        let error = tenths_of_percent(accuracy.median);
         let paths = count_noun(accuracy.cells, "path");
         Some((
             error,

@@ -3,7 +3,7 @@
 
 use fullpipe_record::{CpuSample, CpuTime, Sample, Verdict};
 
-use super::course::{SampleSnapshot, arrival_rates, limited_shares, of_end};
+use super::course::{SampleSnapshot, arrival_rates, changes_by_step, limited_shares, of_end};
 use super::prelude::*;
 use super::transfer::limit_phrase;
 
@@ -194,20 +194,13 @@ fn over_time(
     samples: &[CpuSample],
     share: impl Fn(&CpuSample, &CpuSample, Span) -> Option<Ratio>,
 ) -> Vec<(Span, Ratio)> {
-    let [Some(first), Some(last)] = [samples.first(), samples.last()] else {
-        return Vec::new();
-    };
-    let step = last.at.saturating_sub(first.at) / CPU_STEPS;
-    let mut before = first;
-    let mut shares = Vec::new();
-    for sample in samples {
-        let passed = sample.at.saturating_sub(before.at);
-        if passed > step {
-            shares.extend(share(before, sample, passed).map(|share| (sample.at, share)));
-            before = sample;
-        }
-    }
-    shares
+    let whole = samples
+        .last()
+        .map_or(Span::ZERO, |last| last.at.saturating_sub(samples[0].at));
+    let states = samples.iter().map(|sample| (sample.at, sample));
+    changes_by_step(states, whole / CPU_STEPS, |before, now, passed| {
+        share(before, now, passed)
+    })
 }
 
 fn program_share(before: &CpuSample, now: &CpuSample, passed: Span) -> Ratio {

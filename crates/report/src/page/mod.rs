@@ -211,9 +211,14 @@ impl From<FigureTable> for SectionView {
     }
 }
 
+/// Returns those of these sections that there are.
+fn known_sections(sections: impl IntoIterator<Item = Option<PageSection>>) -> Vec<PageSection> {
+    sections.into_iter().flatten().collect()
+}
+
 /// Returns a table with these heads, a `|` between two, without the columns that are empty. A unit
 /// that all cells of a column have stands in its head.
-pub(crate) fn compact_table<const N: usize>(
+fn compact_table<const N: usize>(
     heads: &str,
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> FigureTable {
@@ -242,17 +247,17 @@ fn used_cells(cells: &[String], used: &[usize]) -> Vec<String> {
 }
 
 /// Returns a figure with what it is.
-pub(crate) fn fact(figure: impl Display, meaning: impl Into<String>) -> (String, String) {
+fn fact(figure: impl Display, meaning: impl Into<String>) -> (String, String) {
     (figure.to_string(), meaning.into())
 }
 
 /// Returns a figure as text, nothing of one that is not known.
-pub(crate) fn or_empty<T: ToString>(figure: Option<T>) -> String {
+fn or_empty<T: ToString>(figure: Option<T>) -> String {
     figure.map_text(|figure| figure.to_string())
 }
 
 /// Returns the different ones of `items`, each with its number, the most frequent first.
-pub(crate) fn count_each<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<(T, u64)> {
+fn count_each<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<(T, u64)> {
     let mut counts: Vec<(T, u64)> = Vec::new();
     for item in items {
         match counts.iter_mut().find(|(known, _)| *known == item) {
@@ -265,7 +270,7 @@ pub(crate) fn count_each<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Ve
 }
 
 /// Returns the largest share in percent, 0 without any.
-pub(crate) fn max_percent<'s, X: 's>(shares: impl IntoIterator<Item = &'s (X, Ratio)>) -> f64 {
+fn max_percent<'s, X: 's>(shares: impl IntoIterator<Item = &'s (X, Ratio)>) -> f64 {
     let percents = shares.into_iter().map(|(_, share)| share.as_percent());
     percents.fold(0.0, f64::max)
 }

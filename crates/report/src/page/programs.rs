@@ -69,9 +69,7 @@ fn program_rate_row(row: &ProgramRow) -> ChartRow {
         .verdict
         .as_ref()
         .map_or("no limit was named", |verdict| verdict.kind.name());
-    let figure = row
-        .goodput
-        .map_or_else(|| "no valid run".to_owned(), |rate| rate.to_string());
+    let figure = text_or(row.goodput, "no valid run");
     let steady = row.steady.map_text(|rate| format!(", steady {rate}"));
     let predicted = row.predicted.map_text(|rate| format!(", predicted {rate}"));
     let range = row
@@ -106,12 +104,7 @@ fn cpu_cell(run: &ProgramRun) -> String {
     if both == [None, None] {
         return String::new();
     }
-    let seconds = both.map(|time| {
-        time.map_or_else(
-            || "–".to_owned(),
-            |time| format!("{:.1}", time.as_secs_f64()),
-        )
-    });
+    let seconds = both.map(|time| or_dash(time.map(|time| format!("{:.1}", time.as_secs_f64()))));
     format!("{} s", seconds.join(" / "))
 }
 
@@ -125,16 +118,16 @@ fn run_cells(batch: &str, program: &str, run: &ProgramRun) -> [String; 10] {
         .clone()
         .or_else(|| run.validity.broken.first().cloned())
         .or(limit);
-    [
-        batch.to_owned(),
-        program.to_owned(),
-        run.round.to_string(),
+    cells![
+        batch,
+        program,
+        run.round,
         or_empty(run.goodput),
         or_empty(run.steady),
         or_empty(run.top),
         or_empty(run.start_up),
         run.rtt.map_text(round_trip),
         cpu_cell(run),
-        reason.unwrap_or_default(),
+        reason.unwrap_or_default()
     ]
 }

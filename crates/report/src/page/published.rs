@@ -4,6 +4,7 @@ use fullpipe_record::{LabReport, ProgramsReport, SweepReport};
 
 use super::campaign::{counted_runs, fastest_run, rate_spread, repeated_settings};
 use super::prelude::*;
+use crate::text::whole_megabits;
 
 /// Scenario that rebuilds Cottrell, "Bulk Throughput Measurements: Manchester University" (SLAC,
 /// 2002).
@@ -62,7 +63,7 @@ const OF_SLAC: [(&str, &str); 9] = [
 pub(super) fn of_sweep(report: &SweepReport) -> Option<PageSection> {
     let figures = sweep_figures(report).filter(|_| report.plan.target == SLAC)?;
     let rows = OF_SLAC.into_iter().zip(figures);
-    let rows = rows.map(|((what, source), own)| [what.to_owned(), source.to_owned(), own]);
+    let rows = rows.map(|((what, source), own)| cells![what, source, own]);
     let table = compact_table("|SLAC to Manchester, 2002|this sweep", rows);
     let method = "Cottrell: 622 Mbit/s × 154 ms with the traffic of others. The scenario has a tenth of the rate, so \
                   that shares can be compared, and rates cannot.";
@@ -101,9 +102,10 @@ fn sweep_figures(report: &SweepReport) -> Option<[String; 9]> {
 }
 
 fn rtt_climb(report: &SweepReport, best: BitRate) -> String {
-    report.rtt.and_then(|rtt| rtt.climbs_from).map_or_else(
-        || "at no rate".to_owned(),
-        |from| format!("from {from} on, {} of the top", rate_percent(from, best)),
+    let from = report.rtt.and_then(|rtt| rtt.climbs_from);
+    text_or(
+        from.map(|from| format!("from {from} on, {} of the top", rate_percent(from, best))),
+        "at no rate",
     )
 }
 
@@ -122,9 +124,9 @@ fn processor_time(report: &SweepReport) -> String {
         .iter()
         .filter_map(|run| run.load.as_ref()?.cpu_sender);
     let most = shares.map(Ratio::as_percent).reduce(f64::max);
-    most.map_or_else(
-        || "not recorded".to_owned(),
-        |most| format!("{most:.1} % of a core at most"),
+    text_or(
+        most.map(|most| format!("{most:.1} % of a core at most")),
+        "not recorded",
     )
 }
 
@@ -146,7 +148,10 @@ fn median_spreads(report: &SweepReport, best: BitRate) -> [String; 2] {
         let widths: Vec<f64> = own
             .filter_map(|(_, rates)| rate_spread(rates).map(Ratio::as_percent))
             .collect();
-        median(widths).map_or_else(|| "not known".to_owned(), |middle| format!("{middle:.1} %"))
+        text_or(
+            median(widths).map(|middle| format!("{middle:.1} %")),
+            "not known",
+        )
     })
 }
 
@@ -354,13 +359,9 @@ fn published_row(report: &ProgramsReport, line: &str) -> Option<Vec<String>> {
         batch.map_or(settings, |batch| &batch.name).to_owned(),
         program.to_owned(),
         published.to_owned(),
-        megabits(row.and_then(|row| row.goodput)),
-        megabits(row.and_then(|row| row.steady)),
+        row.and_then(|row| row.goodput).map_text(whole_megabits),
+        row.and_then(|row| row.steady).map_text(whole_megabits),
         verdict.map_text(|verdict| verdict.name().to_owned()),
         (*why).to_owned(),
     ])
-}
-
-fn megabits(rate: Option<BitRate>) -> String {
-    rate.map_text(|rate| format!("{:.0}", rate.as_mbps()))
 }

@@ -64,12 +64,12 @@ pub(super) fn effect_section(
         let course = arrival_rates(measured);
         let line = PlotSeries::new(name, Line, hue, course);
         rates = rates.with_series(line.with_label(&rate));
-        let loaded = measured.rtt.loaded.map_or_else(
-            || name.to_owned(),
-            |rtt| format!("{name} {}", round_trip(rtt.median)),
-        );
+        let loaded = measured
+            .rtt
+            .loaded
+            .map_text(|rtt| format!(" {}", round_trip(rtt.median)));
         let line = round_trips(measured, hue).with_name(name);
-        delays = delays.with_series(line.with_label(&loaded));
+        delays = delays.with_series(line.with_label(&format!("{name}{loaded}")));
     }
     let plot = Plot::new("Rate and round-trip time before the remedy and with it")
         .with_panel(rates)

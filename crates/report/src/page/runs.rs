@@ -10,7 +10,7 @@ use super::campaign::processors_panel;
 use super::course::{arrival_rates, round_trips};
 use super::prelude::*;
 use super::transfer::limit_phrase;
-use crate::text::short_id;
+use crate::text::{cut_time, short_id};
 
 /// Measurements whose courses are drawn over each other.
 pub(super) const MAX_COURSES: usize = 4;
@@ -160,12 +160,13 @@ fn comparison_sections(runs: &[RunSummary<'_>]) -> Vec<PageSection> {
     if runs.is_empty() {
         return Vec::new();
     }
-    let mut sections: Vec<PageSection> = rates_by_date_section(runs).into_iter().collect();
-    sections.push(rates_by_host_section(runs));
-    sections.push(runs_by_limit_section(runs));
-    sections.extend(processors_by_streams_section(runs));
-    sections.push(runs_table_section(runs));
-    sections
+    known_sections([
+        rates_by_date_section(runs),
+        Some(rates_by_host_section(runs)),
+        Some(runs_by_limit_section(runs)),
+        processors_by_streams_section(runs),
+        Some(runs_table_section(runs)),
+    ])
 }
 
 /// Returns the rates and round trips of a few over one axis of time.
@@ -314,27 +315,17 @@ fn runs_table_section(runs: &[RunSummary<'_>]) -> PageSection {
     } else {
         "The runs".to_owned()
     };
-    PageSection::new(
-        title,
-        "",
-        compact_table(
-            heads,
-            runs.iter().take(MAX_ROWS).map(|run: &RunSummary<'_>| {
-                [
-                    run.name.to_owned(),
-                    run.started
-                        .chars()
-                        .take(19)
-                        .collect::<String>()
-                        .replace('T', " "),
-                    run.host_name().to_owned(),
-                    run.rate.to_string(),
-                    run.loaded_rtt.map_text(round_trip),
-                    or_empty(run.retransmits),
-                    or_empty(run.streams),
-                    run.limit.name().to_owned(),
-                ]
-            }),
-        ),
-    )
+    let rows = runs.iter().take(MAX_ROWS).map(|run| {
+        cells![
+            run.name,
+            cut_time(run.started, "2026-03-12 10:00:00"),
+            run.host_name(),
+            run.rate,
+            run.loaded_rtt.map_text(round_trip),
+            or_empty(run.retransmits),
+            or_empty(run.streams),
+            run.limit.name()
+        ]
+    });
+    PageSection::new(title, "", compact_table(heads, rows))
 }

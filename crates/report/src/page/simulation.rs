@@ -65,10 +65,8 @@ pub(super) fn simulations_article(transfers: &[SimulatedTransfer]) -> Article {
 }
 
 fn simulated_limit(transfer: &SimulatedTransfer) -> String {
-    transfer.limit.map_or_else(
-        || "nothing that was shown".to_owned(),
-        |limit| limit_phrase(limit.kind),
-    )
+    let limit = transfer.limit.map(|limit| limit_phrase(limit.kind));
+    text_or(limit, "nothing that was shown")
 }
 
 /// A window and a number of streams.
@@ -118,12 +116,10 @@ fn heat_tile(transfer: &SimulatedTransfer) -> Option<HeatTile> {
 }
 
 fn heat_map_section(map: HeatMap, knee: Option<Setting>) -> PageSection {
-    let title = knee.map_or_else(
-        || "Rate by window and streams".to_owned(),
-        |(window, streams)| {
-            format!("{streams} × {window} is the least that gives 95 % of the best")
-        },
-    );
+    let least = knee.map(|(window, streams)| {
+        format!("{streams} × {window} is the least that gives 95 % of the best")
+    });
+    let title = text_or(least, "Rate by window and streams");
     PageSection::new(
         title,
         "Payload of all streams together, the median of the seeds; the ring marks the least.",
@@ -224,7 +220,7 @@ fn what_if_sections(report: &WhatIfReport) -> Vec<PageSection> {
         let rows = report
             .inferred
             .iter()
-            .map(|fact| [fact.key.clone(), fact.value.clone(), fact.why.clone()]);
+            .map(|fact| cells![fact.key, fact.value, fact.why]);
         let table = compact_table("key|value|why", rows);
         sections.push(PageSection::new(
             "Not in the record, but inferred or assumed",

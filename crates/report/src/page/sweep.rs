@@ -17,7 +17,7 @@ use crate::text::{
 /// Returns the article on a sweep.
 pub(super) fn sweep_article(report: &SweepReport) -> Article {
     let answer = report.answer.as_ref();
-    let sections = [
+    let sections = known_sections([
         Some(rate_map_section(report)),
         published::of_sweep(report),
         by_streams(report),
@@ -29,12 +29,9 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
         fastest_run_section(report),
         processor_section(report),
         answer.map(|answer| settings_section(answer, report)),
-    ];
-    let simulated = if report.plan.is_virtual {
-        ", simulated"
-    } else {
-        ""
-    };
+        Some(sweep_runs_section(&report.runs)),
+    ]);
+    let simulated = text_if(report.plan.is_virtual, ", simulated");
     Article {
         origin: format!(
             "fullpipe sweep, {}, {}{simulated}",
@@ -44,11 +41,7 @@ pub(super) fn sweep_article(report: &SweepReport) -> Article {
         headline: sweep_headline(report),
         sentences: sweep_sentences(report),
         facts: answer.map_or_else(Vec::new, |answer| sweep_facts(answer, report)),
-        sections: sections
-            .into_iter()
-            .flatten()
-            .chain([sweep_runs_section(&report.runs)])
-            .collect(),
+        sections,
         ..Article::default()
     }
 }
@@ -74,17 +67,13 @@ fn sweep_headline(report: &SweepReport) -> String {
 
 /// Returns the result of a sweep without its runs: the answer, the map, the settings and the cost.
 pub fn sweep_text(report: &SweepReport) -> String {
-    let settings = report
-        .answer
-        .as_ref()
-        .map(|answer| settings_section(answer, report));
-    let sections = [
-        Some(rate_map_section(report)),
-        settings,
-        Some(costs_section(report)),
-    ];
+    let answer = report.answer.as_ref();
     brief_text(&Article {
-        sections: sections.into_iter().flatten().collect(),
+        sections: known_sections([
+            Some(rate_map_section(report)),
+            answer.map(|answer| settings_section(answer, report)),
+            Some(costs_section(report)),
+        ]),
         ..sweep_article(report)
     })
 }
@@ -108,15 +97,13 @@ fn sweep_facts(answer: &SweepAnswer, report: &SweepReport) -> Vec<(String, Strin
 }
 
 fn rate_map_section(report: &SweepReport) -> PageSection {
-    let title = report.answer.as_ref().map_or_else(
-        || "Rate by window and streams".to_owned(),
-        |answer| {
-            format!(
-                "{} is the cheapest setting with 95 % of the best",
-                answer.knee.cell
-            )
-        },
-    );
+    let knee = report.answer.as_ref().map(|answer| {
+        format!(
+            "{} is the cheapest setting with 95 % of the best",
+            answer.knee.cell
+        )
+    });
+    let title = text_or(knee, "Rate by window and streams");
     let method = "Payload of all streams together, by a surface fitted to all runs; large tiles were measured.";
     PageSection::new(title, method, rate_map(report))
 }
@@ -163,13 +150,7 @@ fn settings_section(answer: &SweepAnswer, report: &SweepReport) -> PageSection {
             .into_iter()
             .map(|(name, of): (&str, &SweepEstimate)| {
                 let added = added_rtt(report, of).map_text(added_time);
-                [
-                    name.to_owned(),
-                    of.cell.to_string(),
-                    of.rate.to_string(),
-                    rate_interval(of),
-                    added,
-                ]
+                cells![name, of.cell, of.rate, rate_interval(of), added]
             }),
     );
     PageSection::new("The setting, and others that do", "", table)
@@ -188,7 +169,7 @@ fn costs_section(report: &SweepReport) -> PageSection {
     let rows = forecast.into_iter().flatten().chain(costs);
     let rows = rows.map(|(name, cost)| {
         let time = rounded_duration(cost.time);
-        [name.to_owned(), cost.bytes.to_string(), time]
+        cells![name, cost.bytes, time]
     });
     let table = compact_table("|bytes|time", rows);
     PageSection::new("What it cost", "", table)

@@ -6,7 +6,7 @@ use fullpipe_record::{
 };
 
 use super::course::{
-    LevelChange, SampleSnapshot, arrival_rates, by_bytes, bytes_over_time, level_changes,
+    LevelChange, SampleSnapshot, arrival_rates, by_bytes, figure_over_time, level_changes,
     level_note, level_series, mean_so_far, of_end, round_trips, rtt_distributions,
     sample_snapshots, smoothed_rtt_series, transfer_plot,
 };
@@ -14,7 +14,9 @@ use super::limits::{ceilings_over_time, held_back, processor_time_section};
 use super::prelude::*;
 use super::remedy::{effect_section, remedies_section, trial_section};
 use crate::chart::join_figures;
-use crate::text::{confidence_percent, limit_name, main_use, uses_of_time};
+use crate::text::{
+    confidence_percent, cut_time, limit_name, main_use, sorted_ceilings, uses_of_time,
+};
 
 /// Growth of round trips that is worth a word, as a part of the idle one.
 const GROWTH: f64 = 1.1;
@@ -95,7 +97,7 @@ fn time_section(account: &TimeAccount, is_command: bool) -> PageSection {
 }
 
 /// Returns the account of the time of a transfer; `None` where it was not booked.
-pub(super) fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
+fn transfer_time(verdict: &Verdict) -> Option<PageSection> {
     let longest = verdict.where_time_went.first()?;
     let bars = verdict
         .where_time_went
@@ -118,13 +120,6 @@ fn watched_article(diagnosis: &Diagnosis) -> Article {
     let remote = transfer
         .map(|transfer| transfer.remote.clone())
         .unwrap_or_default();
-    let course = diagnosis
-        .evidence
-        .as_ref()
-        .map(|evidence| of_evidence(evidence, Some(&diagnosis.verdict)));
-    let mut sections = course.unwrap_or_default();
-    sections.extend(ceilings_section(&diagnosis.verdict, rate));
-    sections.extend(transfer_time(&diagnosis.verdict));
     Article {
         origin: format!("{program} ↔ {remote}"),
         headline: transfer_headline(rate, Some(&diagnosis.verdict)),
@@ -132,9 +127,20 @@ fn watched_article(diagnosis: &Diagnosis) -> Article {
         facts: transfer
             .map(|seen| vec![fact(seen.bytes, "moved while watched")])
             .unwrap_or_default(),
-        sections,
+        sections: watched_sections(diagnosis, rate),
         ..Article::default()
     }
+}
+
+/// Returns the sections on a transfer that was watched or captured, with this rate.
+pub(super) fn watched_sections(diagnosis: &Diagnosis, rate: BitRate) -> Vec<PageSection> {
+    let verdict = &diagnosis.verdict;
+    let evidence = diagnosis.evidence.as_ref();
+    let course = evidence.map(|evidence| of_evidence(evidence, Some(verdict)));
+    let mut sections = course.unwrap_or_default();
+    sections.extend(ceilings_section(verdict, rate));
+    sections.extend(transfer_time(verdict));
+    sections
 }
 
 /// Returns the limit as a phrase: `the send buffer`.
@@ -157,18 +163,11 @@ fn transfer_headline(rate: BitRate, limit: Option<&Verdict>) -> String {
 }
 
 fn transfer_origin(measured: &Measurement) -> String {
-    let peer = if measured.peer.host.is_empty() {
-        String::new()
-    } else {
-        format!(" to {}", measured.peer.host)
-    };
+    let host = &measured.peer.host;
+    let peer = format_if(!host.is_empty(), || format!(" to {host}"));
     let streams = count_noun(measured.request.streams, "stream");
-    let started: String = measured.started.chars().take(19).collect();
-    let when = if started.is_empty() {
-        String::new()
-    } else {
-        format!(" · {} UTC", started.replace('T', " "))
-    };
+    let started = cut_time(&measured.started, "2026-03-12 10:00:00");
+    let when = format_if(!started.is_empty(), || format!(" · {started} UTC"));
     format!("fullpipe{peer} · {streams}{when}")
 }
 
@@ -238,22 +237,19 @@ pub(super) fn transfer_sections(
     limit: Option<&Verdict>,
 ) -> Vec<PageSection> {
     let sender = of_end(measured, measured.sending_end());
-    let mut sections = vec![over_time(measured, predicted)];
-    sections.extend(flight_section(&sender, limit, predicted_bdp(predicted)));
-    sections.extend(held_back(&sender, limit));
-    sections.extend(ceilings_over_time(measured, limit));
-    sections.extend(
-        limit.and_then(|limit| ceilings_section(limit, measured.summary.steady_or_mean_rate())),
-    );
-    sections.extend(limit.and_then(transfer_time));
-    sections.extend(echo_rtt_section(measured));
-    sections.extend(stream_rates_section(measured));
-    sections.extend(processor_time_section(measured));
-    sections
-}
-
-fn predicted_bdp(predicted: Option<&Prediction>) -> Option<ByteCount> {
-    predicted.and_then(|prediction| prediction.bdp)
+    let bdp = predicted.and_then(|prediction| prediction.bdp);
+    let rate = measured.summary.steady_or_mean_rate();
+    known_sections([
+        Some(over_time(measured, predicted)),
+        flight_section(&sender, limit, bdp),
+        held_back(&sender, limit),
+        ceilings_over_time(measured, limit),
+        limit.and_then(|limit| ceilings_section(limit, rate)),
+        limit.and_then(transfer_time),
+        echo_rtt_section(measured),
+        stream_rates_section(measured),
+        processor_time_section(measured),
+    ])
 }
 
 /// Returns the rate and the round-trip time over time.
@@ -337,10 +333,10 @@ fn flight_section(
     limit: Option<&Verdict>,
     bdp: Option<ByteCount>,
 ) -> Option<PageSection> {
-    let in_flight = bytes_over_time(sender, Sample::outstanding_bytes);
+    let in_flight = figure_over_time(sender, Sample::outstanding_bytes);
     let most = in_flight.iter().map(|(_, size)| *size).max()?;
-    let advertised = bytes_over_time(sender, |sample| sample.tcp.snd_wnd);
-    let congestion = bytes_over_time(sender, Sample::congestion_window);
+    let advertised = figure_over_time(sender, |sample| sample.tcp.snd_wnd);
+    let congestion = figure_over_time(sender, Sample::congestion_window);
     let window = advertised.iter().map(|(_, size)| *size).max();
     let mut panel = Panel::new("data")
         .with_labelled_points("in flight", Line, Blue, in_flight)
@@ -350,7 +346,7 @@ fn flight_section(
         panel = panel.with_level(bdp, &format!("BDP {bdp}"));
     }
     let reaches = limit.is_some_and(|verdict| verdict.kind == Limit::ReceiveWindow);
-    let window = window.map_or_else(|| "not known".to_owned(), |size| size.to_string());
+    let window = text_or(window, "not known");
     let title = if reaches {
         format!("Up to {most} in flight: all that the advertised window of {window} permits")
     } else {
@@ -366,13 +362,8 @@ fn flight_section(
 
 /// Returns the ceilings of a verdict, the lowest first, and the rate that was measured; `None`
 /// without ceilings.
-pub(super) fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<PageSection> {
-    let mut all: Vec<(Limit, BitRate)> = verdict
-        .ceilings
-        .iter()
-        .map(|(kind, rate)| (*kind, *rate))
-        .collect();
-    all.sort_by_key(|(_, rate)| *rate);
+fn ceilings_section(verdict: &Verdict, measured: BitRate) -> Option<PageSection> {
+    let all = sorted_ceilings(verdict);
     let (lowest, least) = *all.first()?;
     let mut rows = RowChart::new("Ceilings", ["limit", "rate that it allows"]);
     rows = rows.with_row(ChartRow::from_bar("measured", measured, Blue));
@@ -464,7 +455,7 @@ pub(super) fn evidence_section(verdict: &Verdict) -> Option<PageSection> {
     let rows: Vec<[String; 2]> = verdict
         .evidence
         .iter()
-        .map(|(name, figure)| [name.clone(), figure.clone()])
+        .map(|(name, figure)| cells![name, figure])
         .collect();
     let title = format!(
         "What shows it, with a confidence of {}",
@@ -475,7 +466,7 @@ pub(super) fn evidence_section(verdict: &Verdict) -> Option<PageSection> {
 
 /// Returns the sections on a transfer that was watched or captured, of which the evidence is all
 /// that is known.
-pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<PageSection> {
+fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<PageSection> {
     let streams = evidence.request.streams.max(1);
     let sender = sample_snapshots(&evidence.sender_samples, u16::MAX);
     let receiver = sample_snapshots(&evidence.receiver_samples, u16::MAX);
@@ -499,23 +490,21 @@ pub(super) fn of_evidence(evidence: &Evidence, limit: Option<&Verdict>) -> Vec<P
         1 => "Rate and round trips over time".to_owned(),
         many => format!("Rate and round trips of {many} connections over time"),
     };
-    let mut sections = vec![PageSection::new(
-        title,
-        "Data that was acknowledged, and round trips on the same axis.",
-        plot,
-    )];
-    sections.extend(flight_section(&sender, limit, None));
-    sections.extend(time_sequence_section(&sender));
-    sections.extend(held_back(&sender, limit));
-    sections
+    let method = "Data that was acknowledged, and round trips on the same axis.";
+    known_sections([
+        Some(PageSection::new(title, method, plot)),
+        flight_section(&sender, limit, None),
+        time_sequence_section(&sender),
+        held_back(&sender, limit),
+    ])
 }
 
 /// Returns the time–sequence graph of the whole transfer: acknowledged data, what is in flight, and
 /// the window's edge.
 fn time_sequence_section(sender: &[SampleSnapshot<'_>]) -> Option<PageSection> {
-    let acknowledged = bytes_over_time(sender, |sample| sample.tcp.bytes_acked);
+    let acknowledged = figure_over_time(sender, |sample| sample.tcp.bytes_acked);
     let (at, last) = *acknowledged.last()?;
-    let edge = bytes_over_time(sender, |sample| {
+    let edge = figure_over_time(sender, |sample| {
         Some(sample.tcp.bytes_acked? + sample.tcp.snd_wnd?)
     });
     let sent = sender.iter().filter_map(|one| {

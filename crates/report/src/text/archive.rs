@@ -26,16 +26,11 @@ pub fn archive_text(archive: &ArchiveReport) -> String {
     let kinds: Vec<String> = documents
         .map(|(kind, count)| format!("{count} {kind}"))
         .collect();
-    let kinds = if kinds.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", kinds.join(", "))
-    };
-    let read_only = if archive.read_only {
-        "; a newer fullpipe has changed it: it can only be read"
-    } else {
-        ""
-    };
+    let kinds = format_if(!kinds.is_empty(), || format!(": {}", kinds.join(", ")));
+    let read_only = text_if(
+        archive.read_only,
+        "; a newer fullpipe has changed it: it can only be read",
+    );
     let count: u64 = archive.documents.values().sum();
     let (count, size) = (count_noun(count, "document"), archive.bytes);
     let summary = paragraph(&format!("{count}, {size}{kinds}{read_only}"), 0);
@@ -56,9 +51,9 @@ pub fn document_list(documents: &[StoredDocument]) -> String {
         } else {
             &document.peer
         };
-        table.push_row([
-            short_id(&document.id).to_owned(),
-            cut_to_minute(&document.started),
+        table.push_row(cells![
+            short_id(&document.id),
+            cut_time(&document.started, "2026-03-12 10:00"),
             cut_text(&printable_line(to), MAX_PEER),
             or_dash(rate),
             result_summary(document),
@@ -77,11 +72,7 @@ fn result_summary(document: &StoredDocument) -> String {
     let limit = first
         .and_then(|facts| facts.limit.as_deref())
         .map_text(|limit| format!(", {limit}"));
-    let valid = if document.facts.iter().all(|facts| facts.valid) {
-        ""
-    } else {
-        ", invalid"
-    };
+    let valid = text_if(!document.facts.iter().all(|facts| facts.valid), ", invalid");
     printable_line(&format!("{kind}{limit}{valid}"))
 }
 
@@ -92,23 +83,16 @@ pub(crate) fn short_id(id: &str) -> &str {
         .unwrap_or(id)
 }
 
-/// Returns a time in RFC 3339 to the minute.
-fn cut_to_minute(started: &str) -> String {
-    started
-        .chars()
-        .take("2026-03-12T10:00".len())
-        .collect::<String>()
-        .replace('T', " ")
+/// Returns a time in RFC 3339 as far as it is in `shown`, such as `2026-03-12 10:00`.
+pub(crate) fn cut_time(started: &str, shown: &str) -> String {
+    let cut: String = started.chars().take(shown.len()).collect();
+    cut.replace('T', " ")
 }
 
 /// Returns one document with all that is known of it.
 pub fn stored_document(document: &StoredDocument) -> String {
     let mut text = bold_text(&document.id) + "\n";
-    let thinned = if document.thinned {
-        ", samples or body removed"
-    } else {
-        ""
-    };
+    let thinned = text_if(document.thinned, ", samples or body removed");
     let lines = [
         ("kind", document.kind.clone()),
         ("started", document.started.clone()),
@@ -131,12 +115,10 @@ pub fn stored_document(document: &StoredDocument) -> String {
 }
 
 fn stored_figures(facts: &StoredFacts) -> String {
-    let step = if facts.step.is_empty() {
-        String::new()
-    } else {
+    let step = format_if(!facts.step.is_empty(), || {
         format!("{}: ", printable_line(&facts.step))
-    };
-    let valid = if facts.valid { "" } else { " (invalid)" };
+    });
+    let valid = text_if(!facts.valid, " (invalid)");
     let title = format!("{step}{}{valid}", facts.direction.name());
     let mut text = heading_line(&title);
     let lines = [
@@ -183,24 +165,16 @@ pub fn imported_files(files: &[ImportedFile]) -> String {
 /// Returns the documents that an import kept of a file: `1 kept, 2 known already (kind; ids)`.
 fn import_result(file: &ImportedFile) -> String {
     let new = file.ids.len() as u64 - file.known - file.restored;
-    let mut result = format!("{new} kept");
-    for (count, what) in [
-        (file.restored, "whole again"),
-        (file.known, "known already"),
-    ] {
-        if count > 0 {
-            result += &format!(", {count} {what}");
-        }
-    }
+    let restored = nonzero_count(file.restored, "whole again");
+    let known = nonzero_count(file.known, "known already");
     let kind = file.kind.as_deref().unwrap_or_default();
     let shown = file.ids.iter().take(MAX_IDS);
     let ids: Vec<&str> = shown.map(|id| short_id(id)).collect();
-    let more = if file.ids.len() > MAX_IDS {
-        ", …"
-    } else {
-        ""
-    };
-    format!("{result} ({kind}; {}{more})", ids.join(", "))
+    let more = text_if(file.ids.len() > MAX_IDS, ", …");
+    format!(
+        "{new} kept{restored}{known} ({kind}; {}{more})",
+        ids.join(", ")
+    )
 }
 
 /// Identifiers that are shown of one file.
@@ -275,13 +249,13 @@ fn day_table(days: &[HistoryDay]) -> String {
     let mut table = TextTable::new("day (UTC)|>runs|>median|>least|>idle RTT|limit");
     let skipped = days.len().saturating_sub(MAX_DAYS);
     for day in &days[skipped..] {
-        table.push_row([
-            day.date.clone(),
-            day.runs.to_string(),
-            day.rate.to_string(),
-            day.min.to_string(),
+        table.push_row(cells![
+            day.date,
+            day.runs,
+            day.rate,
+            day.min,
             or_dash(day.rtt_idle),
-            or_dash(day.limit.as_deref().map(kind_of)),
+            or_dash(day.limit.as_deref().map(kind_of))
         ]);
     }
     let mut text = table.without_unknown().render(2);

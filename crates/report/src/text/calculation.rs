@@ -155,11 +155,7 @@ fn improvement_sentence(solved: &Calculation) -> Option<String> {
             && solved
                 .target
                 .is_some_and(|target| after.kernel_model < target);
-        let rest = if short {
-            "; the rest takes more bandwidth"
-        } else {
-            ""
-        };
+        let rest = text_if(short, "; the rest takes more bandwidth");
         return Some(format!(
             "{list} {verb} it to {} ({}){rest}.",
             after.kernel_model,
@@ -297,15 +293,14 @@ fn needs_table<'a>([now, needed]: [&str; 2], needs: impl IntoIterator<Item = &'a
             Side::AtMost => "≤ ",
             Side::OneOf => "",
         };
-        let value = need
-            .value
-            .as_ref()
-            .map_or("no value will do".to_owned(), |value| {
-                format!("{side}{}", value_text(value))
-            });
+        let value = need.value.as_ref();
+        let value = text_or(
+            value.map(|value| format!("{side}{}", value_text(value))),
+            "no value will do",
+        );
         let now = or_dash(need.now.as_ref().map(value_text));
-        table.push_row([
-            mark.to_owned(),
+        table.push_row(cells![
+            mark,
             name,
             now,
             format!("{value}{}", where_set(need.quantity)),
@@ -363,11 +358,7 @@ fn linux_settings(solved: &Calculation) -> String {
 
 /// Returns the maximum of a setting, with its reason if there is one.
 fn maximum_text(setting: &str, size: ByteCount, reason: &str) -> String {
-    let reason = if reason.is_empty() {
-        String::new()
-    } else {
-        format!(": {reason}")
-    };
+    let reason = format_if(!reason.is_empty(), || format!(": {reason}"));
     format!("{setting} max {}{reason}", exact_size(size))
 }
 
@@ -393,11 +384,11 @@ fn what_ifs(answers: &[WhatIf]) -> String {
             Some(Leg::Middle) => " between the relays",
         };
         let time = estimate.time.map_text(|time| format!(", in {time}"));
-        table.push_row([
-            what.clone(),
-            estimate.kernel_model.to_string(),
+        table.push_row(cells![
+            what,
+            estimate.kernel_model,
             format!("× {:.2}", gain.get()),
-            format!("{}{leg}{time}", estimate.limit.name()),
+            format!("{}{leg}{time}", estimate.limit.name())
         ]);
     }
     heading_line("What if") + &table.render(2)
@@ -424,7 +415,7 @@ fn change_phrase(change: &Change) -> String {
             metric,
             value,
         } => {
-            let value = value.map_or("no value".to_owned(), |value| value.to_string());
+            let value = text_or(*value, "no value");
             format!("{metric} {value} on the route to {destination}")
         }
         Change::Qdisc { device, kind } => format!("the queueing discipline {kind} on {device}"),
@@ -485,12 +476,12 @@ fn capitalise_first(text: &str) -> String {
 fn combination_cells(row: &Combination) -> Vec<String> {
     let estimate = &row.estimate;
     let inputs = INPUTS.iter().map(|(_, cell)| or_dash(cell(&row.inputs)));
-    let answers = [
+    let answers = cells![
         or_dash(row.bdp),
-        estimate.textbook.to_string(),
-        estimate.kernel_model.to_string(),
+        estimate.textbook,
+        estimate.kernel_model,
         or_dash(estimate.time),
-        estimate.limit.name().to_owned(),
+        estimate.limit.name()
     ];
     inputs.chain(answers).collect()
 }

@@ -47,7 +47,7 @@ pub fn capture_text(report: &CaptureReport, top: usize) -> String {
 /// test.
 pub fn own_capture(capture: &OwnCapture) -> String {
     let mut text = heading_line("Capture");
-    let mut held = match capture.packets {
+    let held = match capture.packets {
         0 => "No packet of the transfer passed the device: there is no file".to_owned(),
         packets => format!(
             "{}: {}",
@@ -55,15 +55,9 @@ pub fn own_capture(capture: &OwnCapture) -> String {
             count_noun(packets, "packet")
         ),
     };
-    for (count, what) in [
-        (capture.dropped, "dropped by the kernel"),
-        (capture.left_out, "beyond the size of the file"),
-    ] {
-        if count > 0 {
-            held += &format!(", {count} {what}");
-        }
-    }
-    text += &dim_paragraph(&(held + "."), 2);
+    let dropped = nonzero_count(capture.dropped, "dropped by the kernel");
+    let left_out = nonzero_count(capture.left_out, "beyond the size of the file");
+    text += &dim_paragraph(&format!("{held}{dropped}{left_out}."), 2);
     let Some(limit) = &capture.limit else {
         return text;
     };
@@ -111,12 +105,12 @@ fn flow_list(flows: &[&FlowReport]) -> String {
     let mut table = TextTable::new(">no|>data|>Mbit/s|>again|");
     for flow in flows {
         let [sender, receiver] = by_direction(flow);
-        table.push_row([
-            flow.number.to_string(),
-            sender.moved_bytes().to_string(),
+        table.push_row(cells![
+            flow.number,
+            sender.moved_bytes(),
             format!("{:.3}", sender.rate.as_mbps()),
-            sender.retransmitted_packets.to_string(),
-            format!("{} > {}", sender.address, receiver.address),
+            sender.retransmitted_packets,
+            format!("{} > {}", sender.address, receiver.address)
         ]);
     }
     table.render(2)

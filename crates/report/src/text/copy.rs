@@ -35,21 +35,13 @@ fn copy_counts(done: &CopyReport) -> String {
             0,
         );
     }
-    let resumed = bytes.saturating_sub(*transferred);
-    let resumed = match resumed {
-        ByteCount::ZERO => String::new(),
-        bytes => format!(", {bytes} of it before"),
-    };
+    let resumed = nonzero_count(bytes.saturating_sub(*transferred), "of it before");
     let deleted = nonzero_count(done.deleted, "deleted");
     let digest = done
         .digest
         .as_ref()
         .map_text(|digest| format!("blake3 {digest}\n"));
-    let verified = if done.files > 0 {
-        "; every byte is verified and durable"
-    } else {
-        ""
-    };
+    let verified = text_if(done.files > 0, "; every byte is verified and durable");
     let line = format!(
         "{files} with {bytes}{resumed} in {duration}{verified}{present}{left_out}{deleted}"
     );
@@ -72,14 +64,8 @@ fn copy_path(done: &CopyReport) -> String {
         .congestion_control
         .as_ref()
         .map_text(|name| format!(", {name}"));
-    let lost = match done.retransmitted {
-        SegCount::ZERO => String::new(),
-        count => format!(", {count} retransmitted"),
-    };
-    let saved = match done.saved {
-        ByteCount::ZERO => String::new(),
-        bytes => format!(", {bytes} saved by compression"),
-    };
+    let lost = nonzero_count(done.retransmitted, "retransmitted");
+    let saved = nonzero_count(done.saved, "saved by compression");
     let rtt = done.rtt.map_text(|rtt| format!(", RTT {rtt}"));
     let CopyReport { rate, set_up, .. } = done;
     let gave_way = done.gave_way.map_text(|part| {
@@ -110,14 +96,6 @@ pub fn copy_progress(progress: &CopyProgress) -> String {
         .as_ref()
         .map_text(|completion| format!(", {}", time_left(completion)));
     format!("{verified} of {wanted} verified, {rate}{left}")
-}
-
-fn nonzero_count(count: u64, what: &str) -> String {
-    if count == 0 {
-        String::new()
-    } else {
-        format!(", {count} {what}")
-    }
 }
 
 const fn copy_limit(limit: CopyLimit) -> &'static str {

@@ -83,7 +83,7 @@ fn watched_transfer(seen: &Transfer) -> String {
         1 => format!("{} ↔ {}", seen.local, seen.remote),
         many => format!("{many} connections to {}", seen.remote),
     };
-    let closed = if seen.closed { "; closed since" } else { "" };
+    let closed = text_if(seen.closed, "; closed since");
     let moved = format!(
         "{} in {}: {}{closed}",
         seen.bytes,
@@ -98,7 +98,7 @@ fn limit_text(diagnosis: &Diagnosis) -> String {
     let mut text = heading_line("Limit");
     text += &verdict_sentences(verdict);
     text += &ceiling_bars(verdict);
-    text += &pair_table(verdict.evidence.clone(), 4);
+    text += &pair_table(&verdict.evidence, 4);
     for other in &verdict.others {
         let (kind, cause) = (other.kind.name(), json_name(other.cause));
         text += &paragraph(
@@ -128,11 +128,9 @@ fn where_time_went(verdict: &Verdict) -> String {
             used_for => format!("{} {:.0} %", used_for.text(), one.share.as_percent()),
         })
         .collect();
-    if uses.is_empty() {
-        String::new()
-    } else {
+    format_if(!uses.is_empty(), || {
         format!("Where the time went: {}.", uses.join(", "))
-    }
+    })
 }
 
 /// Returns the limit in one sentence and, if the next limit is close, that one in another.
@@ -175,24 +173,23 @@ pub(crate) const fn limit_name(kind: Limit) -> Option<&'static str> {
     })
 }
 
+/// Returns the ceilings of a verdict, the lowest first.
+pub(crate) fn sorted_ceilings(verdict: &Verdict) -> Vec<(Limit, BitRate)> {
+    let ceilings = verdict.ceilings.iter();
+    let mut all: Vec<(Limit, BitRate)> = ceilings.map(|(kind, rate)| (*kind, *rate)).collect();
+    all.sort_by_key(|(_, rate)| *rate);
+    all
+}
+
 /// Returns a bar for every ceiling, the lowest first, the limit marked.
 fn ceiling_bars(verdict: &Verdict) -> String {
-    let mut ceilings: Vec<(Limit, BitRate)> = verdict
-        .ceilings
-        .iter()
-        .map(|(kind, rate)| (*kind, *rate))
-        .collect();
-    ceilings.sort_by_key(|(_, rate)| *rate);
+    let ceilings = sorted_ceilings(verdict);
     let full = ceilings.last().map_or(0.0, |(_, rate)| rate.as_f64());
     let mut table = TextTable::new("|>|");
     for (kind, rate) in ceilings {
-        let mark = if kind == verdict.kind {
-            " the limit"
-        } else {
-            ""
-        };
-        table.push_row([
-            kind.name().to_owned(),
+        let mark = text_if(kind == verdict.kind, " the limit");
+        table.push_row(cells![
+            kind.name(),
             at_most_a_terabit(rate),
             value_bar(rate.as_f64(), full, BAR) + mark,
         ]);
@@ -363,16 +360,10 @@ fn round_trips(forecast: RttForecast) -> String {
 /// `present` is the rate that was measured.
 fn forecast_gain(forecast: Forecast, present: BitRate) -> String {
     let rate = forecast.bits_per_second;
-    let times = if present > BitRate::ZERO {
+    let times = format_if(present > BitRate::ZERO, || {
         format!(", {:.1}× the {present} measured", rate.relative_to(present))
-    } else {
-        String::new()
-    };
-    let more = if forecast.capacity_unknown {
-        " or more"
-    } else {
-        ""
-    };
+    });
+    let more = text_if(forecast.capacity_unknown, " or more");
     format!(
         ": {rate}{more} predicted{}{times}",
         forecast_interval(forecast)
@@ -426,7 +417,7 @@ pub fn commands_elsewhere(remedy: &Remedy, here: At) -> Vec<&str> {
 /// The same download by HTTP/1.1: what came, and what that says of HTTP/2.
 pub fn http1_text(again: &Http1Download) -> String {
     let rates = [("HTTP/2", again.before), ("HTTP/1.1", again.measured)];
-    let table = pair_table(rates.map(|(name, rate)| (name, rate.to_string())), 2);
+    let table = pair_table(rates, 2);
     let said = if again.is_faster() {
         "The same download is faster by HTTP/1.1, over the same path from the same server: the window of HTTP/2 held \
          it back."
@@ -459,7 +450,7 @@ pub fn trial_text(trial: &Trial) -> String {
 /// Returns the rates before and with a remedy, and the round trips with it, next to the forecast.
 fn trial_table(trial: &Trial) -> String {
     let mut table = TextTable::new("|>|");
-    table.push_row(["before".to_owned(), trial.before.to_string(), String::new()]);
+    table.push_row(cells!["before", trial.before, ""]);
     if let Some(forecast) = trial.predicted {
         let (low, high) = (forecast.low, forecast.high);
         let bounds = if forecast.capacity_unknown {
@@ -467,14 +458,12 @@ fn trial_table(trial: &Trial) -> String {
         } else {
             format!("{low} to {high}")
         };
-        let rate = forecast.bits_per_second.to_string();
-        table.push_row(["predicted".to_owned(), rate, bounds]);
+        table.push_row(cells!["predicted", forecast.bits_per_second, bounds]);
     }
-    let measured = trial.measured.to_string();
-    table.push_row(["measured".to_owned(), measured, of_predicted(trial)]);
+    table.push_row(cells!["measured", trial.measured, of_predicted(trial)]);
     if let Some((loaded, forecast)) = trial.measurement.rtt.loaded.zip(trial.predicted_rtt) {
-        table.push_row([
-            "round trip under load".to_owned(),
+        table.push_row(cells![
+            "round trip under load",
             round_trip(loaded.median),
             format!("predicted: {}", round_trips(forecast)),
         ]);

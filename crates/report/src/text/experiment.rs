@@ -51,7 +51,7 @@ pub fn path_text(path: &Path, expected: &Prediction) -> String {
 pub fn verdict_text(verdict: &Verdict) -> String {
     let mut text = heading_line("3. The limit");
     text += &verdict_sentences(verdict);
-    text + &pair_table(verdict.evidence.clone(), 4)
+    text + &pair_table(&verdict.evidence, 4)
 }
 
 /// Remedies, best first.
@@ -128,24 +128,24 @@ struct ExperimentRun<'e> {
 
 impl ExperimentRun<'_> {
     fn ramp_row(&self) -> [String; 6] {
-        [
-            self.name.to_owned(),
-            "ramp".to_owned(),
+        cells![
+            self.name,
+            "ramp",
             rounded_time(self.expected.ramp.duration),
             or_dash(self.steady.map(|steady| rounded_time(steady.ramp))),
-            String::new(),
-            String::new(),
+            "",
+            ""
         ]
     }
 
     fn steady_row(&self) -> [String; 6] {
-        [
-            String::new(),
-            "steady".to_owned(),
-            self.expected.kernel_model.to_string(),
-            or_dash(self.steady.map(|steady| steady.rate.to_string())),
+        cells![
+            "",
+            "steady",
+            self.expected.kernel_model,
+            or_dash(self.steady.map(|steady| steady.rate)),
             accuracy_percent(self.accuracy),
-            self.verdict.kind.name().to_owned(),
+            self.verdict.kind.name()
         ]
     }
 }
@@ -156,11 +156,9 @@ fn experiment_status(experiment: &Experiment) -> String {
     match &experiment.proof {
         Some(proof) => {
             let after = proof.measurement.summary.steady_or_mean_rate();
-            let times = if before > BitRate::ZERO {
+            let times = format_if(before > BitRate::ZERO, || {
                 format!(" ({:.1}×)", after.relative_to(before))
-            } else {
-                String::new()
-            };
+            });
             format!(
                 "{before} → {after}{times}: the limit was {limit}, now it is {}.",
                 proof.verdict.kind.name()

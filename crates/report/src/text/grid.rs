@@ -106,14 +106,14 @@ fn cell_table(report: &GridReport) -> String {
             path_cell(cell)
         };
         let mut row = vec![place, bound_cell(cell), control_cell(cell)];
-        row.push(megabits_cell(Some(cell.prediction.kernel_model)));
+        row.push(megabits_cell(cell.prediction.kernel_model));
         if both {
             row.push(megabits_cell(cell.simulated.and_then(|run| run.steady)));
         }
         row.push(megabits_cell(cell.measured));
         row.push(accuracy_percent(cell.accuracy));
         let is_outside = cell.inside == Some(false);
-        row.push(if is_outside { "!" } else { "" }.to_owned());
+        row.push(text_if(is_outside, "!").to_owned());
         table.push_row(row);
     }
     // The columns of both need all of the width.

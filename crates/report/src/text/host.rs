@@ -185,9 +185,9 @@ fn undone_summary(undone: &HostUndone) -> &'static str {
 fn allowance_table(allows: &[Allowance], title: &str) -> String {
     let mut table = TextTable::new("|>|");
     for each in allows {
-        table.push_row([
-            each.setting.clone(),
-            each.rate.to_string(),
+        table.push_row(cells![
+            each.setting,
+            each.rate,
             format!("{}; {}", each.of, each.formula),
         ]);
     }
@@ -200,14 +200,12 @@ fn setting_group(host: &HostReport, title: &str, settings: &str) -> String {
         .filter_map(|(name, meaning)| {
             let short = name.trim_start_matches("net.").trim_start_matches("ipv4.");
             let value = host.sysctls.get(name)?;
-            Some([short.to_owned(), value.clone(), meaning.to_owned()])
+            Some(cells![short, value, meaning])
         })
         .collect();
-    if rows.is_empty() {
-        String::new()
-    } else {
+    format_if(!rows.is_empty(), || {
         heading_line(title) + &TextTable::from_rows("||", rows).render(2)
-    }
+    })
 }
 
 fn device_text(device: &HostDevice) -> String {
@@ -229,7 +227,7 @@ fn device_text(device: &HostDevice) -> String {
 fn device_line(device: &HostDevice) -> String {
     let kind = device.kind.as_ref();
     let kind = kind.map_text(|kind| format!(" ({kind})"));
-    let state = if device.is_up { "" } else { ", down" };
+    let state = text_if(!device.is_up, ", down");
     let speed = device.speed.map_text(|speed| format!(", {speed}"));
     let rings = device.rings.map_text(|[out, into, most_out, most_in]| {
         format!(", rings {out} of {most_out} out and {into} of {most_in} in")
@@ -285,8 +283,8 @@ fn remembered_hosts(host: &HostReport) -> String {
     }
     let mut table = TextTable::new("|>RTT|>ssthresh|>cwnd");
     for of in &host.remembered {
-        table.push_row([
-            of.address.clone(),
+        table.push_row(cells![
+            of.address,
             or_dash(of.rtt),
             or_dash(of.ssthresh),
             or_dash(of.cwnd),

@@ -105,15 +105,15 @@ fn window_table(report: &LabReport) -> String {
             .prediction
             .find_ceiling(Limit::ReceiveWindow)
             .and_then(|ceiling| ceiling.window);
-        table.push_row([
-            step.name.clone(),
+        table.push_row(cells![
+            step.name,
             or_dash(path.forward.rate),
-            path.rtt().to_string(),
+            path.rtt(),
             bytes_cell(step.prediction.bdp),
             bytes_cell(asked),
             bytes_cell(step.buffer),
             bytes_cell(window),
-            bytes_cell(step.window_seen),
+            bytes_cell(step.window_seen)
         ]);
     }
     table.without_unknown().render(2)
@@ -123,29 +123,29 @@ fn rate_table(report: &LabReport) -> String {
     let mut table =
         TextTable::new("step|>textbook|>model|>published|>measured|>÷ textbook|>÷ model|");
     for step in &report.steps {
-        table.push_row([
-            step.name.clone(),
-            megabits_cell(Some(step.prediction.textbook)),
-            megabits_cell(Some(step.prediction.kernel_model)),
+        table.push_row(cells![
+            step.name,
+            megabits_cell(step.prediction.textbook),
+            megabits_cell(step.prediction.kernel_model),
             megabits_cell(step.published.and_then(|published| published.rate)),
             megabits_cell(step.measured),
             accuracy_percent(step.accuracy_textbook),
             accuracy_percent(step.accuracy),
-            outcome_label(step).to_owned(),
+            outcome_label(step, "INVALID", "")
         ]);
         for load in &step.cross_traffic {
             let published = megabits_cell(load.published.and_then(|published| published.rate));
-            let row = [
+            let measured = megabits_cell(load.measured);
+            table.push_row(cells![
+                cross_traffic(load),
                 "",
                 "",
-                &published,
-                &megabits_cell(load.measured),
+                published,
+                measured,
                 "",
                 "",
-                "",
-            ]
-            .map(str::to_owned);
-            table.push_row([vec![cross_traffic(load)], row.to_vec()].concat());
+                ""
+            ]);
         }
     }
     table.render(2) + &dim_text("  Rates in Mbit/s of payload.\n")
@@ -159,15 +159,15 @@ fn datagram_table(report: &LabReport) -> String {
     for step in &report.steps {
         if let Some(seen) = step.datagrams {
             let published = step.published.unwrap_or_default();
-            table.push_row([
-                step.name.clone(),
-                megabits_cell(Some(seen.offered)),
-                percent_cell(Some(seen.loss_textbook)),
+            table.push_row(cells![
+                step.name,
+                megabits_cell(seen.offered),
+                percent_cell(seen.loss_textbook),
                 percent_cell(seen.loss_kernel_model),
                 percent_cell(published.loss),
-                percent_cell(Some(seen.loss)),
-                seen.jitter.to_string(),
-                or_dash(published.jitter),
+                percent_cell(seen.loss),
+                seen.jitter,
+                or_dash(published.jitter)
             ]);
         }
         for load in step.cross_traffic.iter().filter(|load| load.loss.is_some()) {
@@ -181,15 +181,15 @@ fn cross_datagram_row(load: &LabCrossTraffic) -> [String; 8] {
     let published = load.published.unwrap_or_default();
     let rate = load.request.rate;
     let offered = rate.map(|rate| rate.scale_by(f64::from(load.request.streams)));
-    [
+    cells![
         cross_traffic(load),
         megabits_cell(offered),
-        UNKNOWN.to_owned(),
-        UNKNOWN.to_owned(),
+        UNKNOWN,
+        UNKNOWN,
         percent_cell(published.loss),
         percent_cell(load.loss),
         or_dash(load.jitter),
-        or_dash(published.jitter),
+        or_dash(published.jitter)
     ]
 }
 
@@ -276,12 +276,17 @@ fn prediction_notes(report: &LabReport) -> BTreeSet<&String> {
         .collect()
 }
 
-fn outcome_label(step: &LabStep) -> &'static str {
+/// Returns whether a step met its bounds, or one of these if it has no measurement or no bound.
+pub(crate) fn outcome_label(
+    step: &LabStep,
+    unmeasured: &'static str,
+    unbound: &'static str,
+) -> &'static str {
     match step.passed {
         Some(true) => "pass",
         Some(false) => "FAIL",
-        None if step.measured.is_none() => "INVALID",
-        None => "",
+        None if step.measured.is_none() => unmeasured,
+        None => unbound,
     }
 }
 
@@ -297,10 +302,14 @@ fn bytes_cell(size: Option<ByteCount>) -> String {
     or_dash(size.map(ByteCount::get))
 }
 
-pub(crate) fn megabits_cell(rate: Option<BitRate>) -> String {
-    or_dash(rate.map(|rate| format!("{:.2}", rate.as_mbps())))
+pub(crate) fn megabits_cell(rate: impl Into<Option<BitRate>>) -> String {
+    or_dash(rate.into().map(|rate| format!("{:.2}", rate.as_mbps())))
 }
 
-fn percent_cell(share: Option<Ratio>) -> String {
-    or_dash(share.map(|share| format!("{:.2} %", share.as_percent())))
+pub(crate) fn percent_cell(share: impl Into<Option<Ratio>>) -> String {
+    or_dash(
+        share
+            .into()
+            .map(|share| format!("{:.2} %", share.as_percent())),
+    )
 }

@@ -51,11 +51,7 @@ fn table_row(line: &str) -> Option<String> {
     let cells = line.strip_prefix('|')?.trim_end().strip_suffix('|')?;
     let is_rule = cells.bytes().all(|byte| b"|-: ".contains(&byte));
     let cells: Vec<&str> = cells.split('|').map(str::trim).collect();
-    Some(if is_rule {
-        String::new()
-    } else {
-        format!("* {}", cells.join(": "))
-    })
+    Some(format_if(!is_rule, || format!("* {}", cells.join(": "))))
 }
 
 impl TextBlock {
@@ -79,11 +75,7 @@ fn without_links(text: &str) -> String {
         .and_then(|(words, rest)| Some((words, rest.split_once(')')?)));
     match link {
         Some((words, (target, after))) if !words.contains('[') && !target.contains(' ') => {
-            let address = if target.starts_with("http") {
-                format!(" ({target})")
-            } else {
-                String::new()
-            };
+            let address = format_if(target.starts_with("http"), || format!(" ({target})"));
             format!("{before}{words}{address}{}", without_links(after))
         }
         _ => format!("{before}[{}", without_links(rest)),

@@ -35,11 +35,10 @@ pub fn interval_line(request: &Request, interval: &Interval) -> String {
             or_dash(
                 interval
                     .datagrams_sent
-                    .or(interval.datagrams.map(|seen| seen.received))
-                    .map(|n| n.to_string()),
+                    .or(interval.datagrams.map(|seen| seen.received)),
             ),
-            or_dash(interval.datagrams.map(|seen| seen.lost.to_string())),
-            or_dash(interval.datagrams.map(|seen| seen.jitter.to_string())),
+            or_dash(interval.datagrams.map(|seen| seen.lost)),
+            or_dash(interval.datagrams.map(|seen| seen.jitter)),
         ],
     };
     let time = format!(
@@ -203,7 +202,7 @@ fn measurement_status(measured: &Measurement) -> String {
         None => measured.summary.rate.to_string(),
     };
     let [idle, loaded] = [measured.rtt.idle, measured.rtt.loaded]
-        .map(|stats| stats.map_or_else(|| "unknown".to_owned(), |stats| round_trip(stats.median)));
+        .map(|stats| text_or(stats.map(|stats| round_trip(stats.median)), "unknown"));
     let round_trips = format!("RTT {idle} idle and {loaded} loaded");
     match (measured.request.transport, &measured.limit) {
         (Transport::Udp, _) => format!("{rates} of UDP, {round_trips}"),
@@ -288,18 +287,14 @@ fn datagram_counts(seen: &Datagrams) -> String {
             ", {share} of these dropped by the receiving host itself for want of socket buffer"
         );
     }
-    if seen.duplicated > 0 {
-        text += &format!(", {} duplicated", seen.duplicated);
-    }
+    text += &nonzero_count(seen.duplicated, "duplicated");
     if seen.reordered > 0 {
         text += &format!(
             ", {} reordered by up to {}",
             seen.reordered, seen.reordering_extent
         );
     }
-    if seen.late > 0 {
-        text += &format!(", {} too late to be distinguished", seen.late);
-    }
+    text += &nonzero_count(seen.late, "too late to be distinguished");
     text + &format!(", jitter {}", seen.jitter)
 }
 
@@ -491,9 +486,14 @@ fn storage_sentence(used: StorageUse) -> String {
     }
 }
 
+/// Returns a share in percent, to a tenth.
+pub(crate) fn tenths_of_percent(share: Ratio) -> String {
+    format!("{:.1} %", share.as_percent())
+}
+
 /// `97 %`, or a dash.
 pub(crate) fn accuracy_percent(ratio: Option<Ratio>) -> String {
-    or_dash(ratio.map(|ratio| format!("{:.1} %", ratio.as_percent())))
+    or_dash(ratio.map(tenths_of_percent))
 }
 
 #[cfg(test)]

@@ -27,9 +27,11 @@ pub(crate) mod table;
 mod time_account;
 mod two_captures;
 
-pub(crate) use archive::{no_change, short_id};
+pub(crate) use archive::{cut_time, no_change, short_id};
 pub(crate) use completion::rounded_duration;
-pub(crate) use diagnosis::{command_time_text, confidence_percent, limit_name, remedy_reason};
+pub(crate) use diagnosis::{
+    command_time_text, confidence_percent, limit_name, remedy_reason, sorted_ceilings,
+};
 pub(crate) use difference::ratio_change;
 pub(crate) use simulation::transfer_names;
 pub(crate) use sweep::{
@@ -54,14 +56,15 @@ pub use experiment::{
 };
 pub use grid::grid_report;
 pub use host::{host_advice, host_applied, host_settings, host_undone};
-pub(crate) use lab::total_run_counts;
 pub use lab::{lab_report, lab_summary};
+pub(crate) use lab::{outcome_label, total_run_counts};
 pub use markdown::markdown_text;
 pub use measurement::{
     interval_head, interval_line, measurement_figures, measurement_line, measurement_text,
     not_valid,
 };
 pub use prediction::prediction_text;
+pub(crate) use programs::whole_megabits;
 pub use programs::{program_moved, programs_text};
 pub use ramp::{ramp_step, ramp_text};
 pub use relay::{relay_line, relay_progress};

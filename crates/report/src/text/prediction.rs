@@ -48,14 +48,12 @@ pub(crate) fn under_heading(title: &str, shown: &Prediction) -> String {
 }
 
 fn expected_rate(prediction: &Prediction) -> String {
-    let ramp = if prediction.ramp.rounds > 0 {
+    let ramp = format_if(prediction.ramp.rounds > 0, || {
         format!(
             ", after a ramp of {} ({} round trips)",
             prediction.ramp.duration, prediction.ramp.rounds
         )
-    } else {
-        String::new()
-    };
+    });
     format!(
         "{} of payload, limited by {}{ramp}",
         rate_with_interval(prediction),
@@ -80,11 +78,11 @@ fn ceiling_rows(prediction: &Prediction) -> String {
     let full = bar_scale(&prediction.ceilings);
     let mut table = TextTable::new("|>||");
     for ceiling in &prediction.ceilings {
-        table.push_row([
-            ceiling.kind.name().to_owned(),
-            ceiling.kernel_model.to_string(),
+        table.push_row(cells![
+            ceiling.kind.name(),
+            ceiling.kernel_model,
             value_bar(ceiling.kernel_model.as_f64(), full, BAR),
-            ceiling.formula.clone(),
+            ceiling.formula
         ]);
     }
     table.render(2)

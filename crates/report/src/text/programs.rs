@@ -124,7 +124,7 @@ fn program_cells(row: &ProgramRow) -> [String; 8] {
 }
 
 /// Returns a rate in whole Mbit/s.
-fn whole_megabits(rate: BitRate) -> String {
+pub(crate) fn whole_megabits(rate: BitRate) -> String {
     format!("{:.0}", rate.as_mbps())
 }
 

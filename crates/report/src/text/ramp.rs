@@ -1,5 +1,6 @@
 use fullpipe_record::{RampReport, RampStep, RttStats};
 
+use super::lab::percent_cell;
 use super::prelude::*;
 
 /// Columns of the longest bar.
@@ -8,16 +9,12 @@ const MAX_BAR: f64 = 10.0;
 /// Returns the line of a step.
 pub fn ramp_step(step: &RampStep) -> String {
     let median = or_dash(step.rtt.map(|rtt| round_trip(rtt.median)));
-    let broken = if step.broken_off.is_some() {
-        ", broken off"
-    } else {
-        ""
-    };
+    let broken = text_if(step.broken_off.is_some(), ", broken off");
     format!(
         "{} offered: {} arrive, RTT {median}, lost {}{broken}",
         step.offered,
         step.carried,
-        loss_cell(step.loss)
+        percent_cell(step.loss)
     )
 }
 
@@ -69,14 +66,14 @@ fn ramp_table(report: &RampReport) -> String {
         .map(|rtt| rtt.median.as_secs_f64())
         .fold(0.0, f64::max);
     for step in &report.steps {
-        table.push_row([
-            step.offered.to_string(),
+        table.push_row(cells![
+            step.offered,
             offered_share(step.offered, report.full),
-            step.carried.to_string(),
-            loss_cell(step.loss),
+            step.carried,
+            percent_cell(step.loss),
             or_dash(step.rtt.map(|rtt| round_trip(rtt.median))),
             or_dash(step.rtt.map(|rtt| round_trip(rtt.p99))),
-            step.rtt.map_text(|rtt| rtt_bar(rtt, longest)),
+            step.rtt.map_text(|rtt| rtt_bar(rtt, longest))
         ]);
     }
     table.render(2)
@@ -87,10 +84,6 @@ fn offered_share(offered: BitRate, full: Option<BitRate>) -> String {
         .filter(|full| *full > BitRate::ZERO)
         .map(|full| offered.bps() as f64 / full.bps() as f64);
     share.map_text(|share| format!("{:.0} %", share * 100.0))
-}
-
-fn loss_cell(loss: Option<Ratio>) -> String {
-    or_dash(loss.map(|loss| format!("{:.2} %", loss.as_percent())))
 }
 
 fn rtt_bar(rtt: RttStats, longest: f64) -> String {

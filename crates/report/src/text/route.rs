@@ -22,8 +22,8 @@ fn hop_table(report: &RouteReport) -> String {
     let mut table = TextTable::new(">hop|>lost|>RTT least|>median|");
     for hop in &report.hops {
         let rtt = RttStats::from_samples(hop.rtts.clone());
-        table.push_row([
-            hop.number.to_string(),
+        table.push_row(cells![
+            hop.number,
             format!("{} of {}", hop.unanswered_probes(), hop.sent),
             or_dash(rtt.map(|rtt| round_trip(rtt.min))),
             or_dash(rtt.map(|rtt| round_trip(rtt.median))),

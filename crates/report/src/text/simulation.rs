@@ -28,12 +28,12 @@ pub fn simulations_text(transfers: &[SimulatedTransfer]) -> String {
 /// round-trip time and the limit.
 fn simulated_cells(transfer: &SimulatedTransfer) -> [String; 5] {
     let rate = &transfer.rate;
-    [
-        rate.median.to_string(),
+    cells![
+        rate.median,
         or_dash((transfer.seeds > 1).then(|| rate_range(rate.low, rate.high))),
-        transfer.retransmits.median.to_string(),
+        transfer.retransmits.median,
         or_dash(transfer.loaded_rtt.map(round_trip)),
-        limit_cell(transfer.limit),
+        limit_cell(transfer.limit)
     ]
 }
 
@@ -181,27 +181,27 @@ pub fn simulations_csv_row(transfer: &SimulatedTransfer) -> String {
         .map(|limit| limit.name().to_owned())
         .unwrap_or_default();
     let (kind, cause) = limit.split_once('/').unwrap_or((&limit, ""));
-    [
+    cells![
         csv_cell(transfer.name.as_deref().unwrap_or_default()),
         forward.rate.map_text(|rate| rate.bps().to_string()),
-        transfer.path.rtt().as_secs_f64().to_string(),
+        transfer.path.rtt().as_secs_f64(),
         queue,
         forward.loss.map_text(|loss| loss.get().to_string()),
-        forward.mtu.get().to_string(),
+        forward.mtu.get(),
         request.congestion.clone().unwrap_or_default(),
-        request.streams.to_string(),
+        request.streams,
         window,
         buffer,
-        transfer.seeds.to_string(),
-        rate.median.bps().to_string(),
-        rate.low.bps().to_string(),
-        rate.high.bps().to_string(),
-        transfer.retransmits.median.get().to_string(),
+        transfer.seeds,
+        rate.median.bps(),
+        rate.low.bps(),
+        rate.high.bps(),
+        transfer.retransmits.median.get(),
         transfer
             .loaded_rtt
             .map_text(|rtt| rtt.as_secs_f64().to_string()),
-        kind.to_owned(),
-        cause.to_owned(),
+        kind,
+        cause
     ]
     .join(",")
 }
@@ -226,10 +226,7 @@ pub fn what_if(report: &WhatIfReport) -> String {
 fn inferred_path(report: &WhatIfReport) -> String {
     let forward = &report.path.forward;
     let facts = [
-        forward.rate.map_or_else(
-            || "a path without a rate".to_owned(),
-            |rate| rate.to_string(),
-        ),
+        text_or(forward.rate, "a path without a rate"),
         format!(" × {}", report.path.rtt()),
         forward.queue.map_text(|queue| format!(", queue {queue}")),
         forward.loss.map_text(|loss| format!(", loss {loss}")),
@@ -254,14 +251,14 @@ fn inferred_path(report: &WhatIfReport) -> String {
 /// rates is left out, then the retransmissions.
 fn what_if_rows(report: &WhatIfReport) -> String {
     let measured = &report.measured;
-    let mut rows = vec![[
-        "measured".to_owned(),
-        measured.rate.to_string(),
-        String::new(),
-        String::new(),
+    let mut rows = vec![cells![
+        "measured",
+        measured.rate,
+        "",
+        "",
         or_dash(measured.retransmits),
         or_dash(measured.loaded_rtt.map(round_trip)),
-        limit_cell(measured.limit),
+        limit_cell(measured.limit)
     ]];
     if let Some((again, changed)) = report.simulations.split_first() {
         let name = again.name.as_deref().unwrap_or_default();

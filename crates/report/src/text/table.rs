@@ -1,8 +1,19 @@
 //! Columns that line up.
 
-use crate::chart::break_lines;
+use std::fmt::Display;
+
+use crate::chart::{break_lines, format_if};
 
 use super::style::{dim_text, indent_lines, text_columns};
+
+/// Makes the cells of a row of what can be displayed.
+macro_rules! cells {
+    ($($cell:expr),+ $(,)?) => {
+        [$(ToString::to_string(&$cell)),+]
+    };
+}
+
+pub(crate) use cells;
 
 /// Rows of cells below a head.
 #[derive(Debug, Clone)]
@@ -148,12 +159,12 @@ impl TextTable {
 }
 
 /// Returns names with their values, a line each.
-pub(crate) fn pair_table<N: ToString>(
-    rows: impl IntoIterator<Item = (N, String)>,
+pub(crate) fn pair_table<N: ToString, V: ToString>(
+    rows: impl IntoIterator<Item = (N, V)>,
     indent: usize,
 ) -> String {
-    let rows = rows.into_iter();
-    TextTable::from_rows("|", rows.map(|(name, value)| [name.to_string(), value])).render(indent)
+    let rows = rows.into_iter().map(|(name, value)| cells![name, value]);
+    TextTable::from_rows("|", rows).render(indent)
 }
 
 /// Returns a figure as text, if it is known.
@@ -163,7 +174,20 @@ pub(crate) fn figure_text<T: ToString>(figure: Option<T>) -> Option<String> {
 
 /// Text of a cell, or a dash if its value is unknown.
 pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
-    value.map_or_else(|| UNKNOWN.to_owned(), |value| value.to_string())
+    text_or(value, UNKNOWN)
+}
+
+/// Returns a value as text, or these words if there is none.
+pub(crate) fn text_or<T: ToString>(value: Option<T>, words: &str) -> String {
+    value.map_or_else(|| words.to_owned(), |value| value.to_string())
+}
+
+/// Returns a count with what it is, behind a comma; nothing of none.
+pub(crate) fn nonzero_count<T: Display + Default + PartialEq + Copy>(
+    count: T,
+    what: &str,
+) -> String {
+    format_if(count != T::default(), || format!(", {count} {what}"))
 }
 
 /// Text of a cell whose value is unknown.

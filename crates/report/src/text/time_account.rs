@@ -17,8 +17,8 @@ pub fn time_account(account: &TimeAccount, is_command: bool) -> String {
     let mut table = TextTable::new("|>|>|");
     for (name, time, figures) in uses_of_time(account) {
         let bar = value_bar(time.as_secs_f64(), account.whole.as_secs_f64(), BAR);
-        table.push_row([
-            name.to_owned(),
+        table.push_row(cells![
+            name,
             rounded_time(time),
             time_share(time, account),
             format!("{bar} {figures}"),

@@ -181,15 +181,12 @@ fn field_changes_table(flow: &FlowReport, pair: &FlowPair) -> String {
                 continue;
             }
             is_empty = false;
-            table.push_row(
-                [
-                    field_name(change.field),
-                    name,
-                    &change.before,
-                    &change.after,
-                ]
-                .map(str::to_owned),
-            );
+            table.push_row(cells![
+                field_name(change.field),
+                name,
+                change.before,
+                change.after
+            ]);
         }
     }
     if is_empty {

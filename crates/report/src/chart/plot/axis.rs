@@ -10,9 +10,9 @@ const MARGIN: f64 = 0.02;
 
 /// An axis from its low to its high end, in the numbers of its dimension.
 pub(super) struct PlotAxis {
-    pub(super) dimension: Dimension,
-    pub(super) is_logarithmic: bool,
-    pub(super) unit: AxisUnit,
+    pub dimension: Dimension,
+    pub is_logarithmic: bool,
+    pub unit: AxisUnit,
     low: f64,
     high: f64,
 }
@@ -108,10 +108,10 @@ impl PlotAxis {
 
 /// The axis of a panel's values, from zero.
 pub(super) struct ValueAxis {
-    pub(super) dimension: Dimension,
-    pub(super) unit: AxisUnit,
+    pub dimension: Dimension,
+    pub unit: AxisUnit,
     /// End, in the unit.
-    pub(super) end: f64,
+    pub end: f64,
 }
 
 impl ValueAxis {

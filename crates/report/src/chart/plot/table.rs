@@ -3,6 +3,7 @@
 use super::{Panel, Plot, PlotSeries};
 use crate::chart::figures::FigureTable;
 use crate::chart::quantity::value_range;
+use crate::chart::words::format_if;
 
 /// Places on the axis that have a row each.
 const MAX_ROWS: usize = 60;
@@ -69,9 +70,5 @@ fn series_cell(series: &PlotSeries, (from, to): (f64, f64)) -> String {
         .skip_while(|point| point.0 < from)
         .take_while(|point| point.0 < to);
     let (least, most) = value_range(within.map(|point| point.1));
-    if least > most {
-        String::new()
-    } else {
-        series.y.format_range(least, most)
-    }
+    format_if(least <= most, || series.y.format_range(least, most))
 }
