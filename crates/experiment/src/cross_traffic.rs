@@ -9,22 +9,20 @@ use fullpipe_record::event::{CrossTrafficFailure, CrossTrafficPhase};
 use fullpipe_record::{
     Event, Interval, LabCrossTraffic, Measurement, PathDirection, Request, Transport,
 };
-use fullpipe_scenario::{CrossTraffic, LoadStart};
+use fullpipe_scenario::CrossTraffic;
 use fullpipe_sim::{CrossTraffic as Phase, CrossTrafficResult};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
+use rand_pcg::rand_core::SeedableRng;
 
 use crate::error::ExperimentError;
 use crate::in_lab::{LabTarget, POLL_INTERVAL, TIMEOUT};
+use crate::phases::{MIN_PHASE, cross_traffic_phases, lead_time, load_phases};
 use crate::target::{ExperimentTarget, Interrupt};
 use crate::virtual_target::VirtualTarget;
 
 /// The port of the server of these loads: the step's own has the usual one.
 const PORT: u16 = 5202;
-
-/// A phase shorter than this is left out: it would be over before its queue is full.
-const MIN_PHASE: Span = Span::from_millis(500);
 
 /// Phases of a load without end: each gathers samples until it is over, and the file has none that
 /// is longer.
@@ -200,77 +198,6 @@ fn keep_phase(
             sleep_until(Instant::now() + PAUSE, over);
         }
     }
-}
-
-/// Returns the time by which the first of `cross_traffic` begins before the load of `main`, and
-/// when each is on during that. Those with a range of rates draw from `seed`.
-pub fn cross_traffic_phases(
-    cross_traffic: &[CrossTraffic],
-    main: &Request,
-    seed: u64,
-) -> (Span, Vec<Vec<Phase>>) {
-    let lead = cross_traffic
-        .iter()
-        .map(lead_time)
-        .max()
-        .unwrap_or_default();
-    let ends = lead + main.omit + main.duration;
-    let mut random = Pcg64Mcg::seed_from_u64(seed);
-    (
-        lead,
-        cross_traffic
-            .iter()
-            .map(|load| load_phases(load, lead, ends, &mut random).collect())
-            .collect(),
-    )
-}
-
-/// Returns the time by which `load` begins before the step's load.
-fn lead_time(load: &CrossTraffic) -> Span {
-    match load.starts {
-        LoadStart::Before(time) => time,
-        LoadStart::After(_) => Span::ZERO,
-    }
-}
-
-/// When `load` is on, and at what rates: from its start until `ends`, where the step's load begins
-/// at `lead`.
-fn load_phases(
-    load: &CrossTraffic,
-    lead: Span,
-    ends: Span,
-    random: &mut Pcg64Mcg,
-) -> impl Iterator<Item = Phase> {
-    let first = match load.starts {
-        LoadStart::Before(time) => lead.saturating_sub(time),
-        LoadStart::After(time) => lead + time,
-    };
-    let (on, period) = load
-        .on_off
-        .map_or((Span::MAX, None), |(on, off)| (on, Some(on + off)));
-    let starts = std::iter::successors(Some(first), move |start| Some(*start + period?));
-    starts
-        .take_while(move |start| ends.saturating_sub(*start) >= MIN_PHASE)
-        .map(move |starts| Phase {
-            starts,
-            request: Request {
-                rate: draw_rate(load, random),
-                duration: on.min(ends.saturating_sub(starts)),
-                ..load.request.clone()
-            },
-        })
-}
-
-fn draw_rate(load: &CrossTraffic, random: &mut Pcg64Mcg) -> Option<BitRate> {
-    let highest = load.request.rate?;
-    let Some(lowest) = load.lowest else {
-        return Some(highest);
-    };
-    // 53 bits are what an f64 holds.
-    let share = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-    Some(BitRate::from_bps_f64(
-        lowest.as_f64() + (highest.as_f64() - lowest.as_f64()) * share,
-    ))
 }
 
 /// `None` where the step was over first.

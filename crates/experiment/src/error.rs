@@ -1,4 +1,6 @@
+#[cfg(target_os = "linux")]
 use fullpipe_host::JournalError;
+#[cfg(target_os = "linux")]
 use fullpipe_lab::LabError;
 use fullpipe_sim::NotModelled;
 use thiserror::Error;
@@ -7,6 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ExperimentError {
     /// The lab.
+    #[cfg(target_os = "linux")]
     #[error(transparent)]
     Lab(#[from] LabError),
     /// The program that measures, in a host of the lab.
@@ -16,6 +19,7 @@ pub enum ExperimentError {
     #[error("the far end in the lab did not start: {0}")]
     FarEnd(String),
     /// A setting of this host was not changed, or not put back.
+    #[cfg(target_os = "linux")]
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// A setting of a far end that this one started was not changed.

@@ -2,44 +2,36 @@
 //!
 //! This crate parses the command line, calls one crate below it and prints what comes back.
 
+// What needs Linux is left out elsewhere, and with it the only use of parts that are shared.
+#![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
+
 mod arguments;
 mod cli;
 mod commands;
 mod failure;
 mod input;
+#[cfg(target_os = "linux")]
 mod live;
+#[cfg(target_os = "linux")]
+mod other_roles;
 mod sibling;
 mod terminal;
 mod values;
 mod verbosity;
 mod whole_file;
 
-use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
 use std::process::ExitCode;
 
-use fullpipe_lab::keeper;
-use fullpipe_sys::look_up_without_modules;
-
 use cli::Cli;
-use commands::{RunCommand, iperf3};
+use commands::RunCommand;
 use failure::{FAILED, Result, USAGE, usage_failure};
 use terminal::{OutputFormat, Terminal};
 
 fn main() -> ExitCode {
-    look_up_without_modules();
-    // Before a thread starts, because the keeper may not have a second one.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|argument| argument == keeper::ARGUMENT)
-    {
-        return keeper::main();
-    }
-    remove_own_file();
-    if let Some(arguments) = iperf3::arguments_of(std::env::args_os()) {
-        let terminal = Terminal::new(OutputFormat::Text, false);
-        return finish_program(&terminal, iperf3::run(&arguments));
+    #[cfg(target_os = "linux")]
+    if let Some(code) = other_roles::run() {
+        return code;
     }
     match arguments::parse_arguments::<Cli>(std::env::args_os()) {
         Ok(cli) => {
@@ -49,20 +41,6 @@ fn main() -> ExitCode {
             finish_program(&terminal, cli.command.run(&terminal))
         }
         Err(error) => print_clap_error(&error),
-    }
-}
-
-/// Removes the file of this program, and its folders, if it was sent here for one command that is to
-/// leave nothing: the script that ssh started names its folder in the environment.
-fn remove_own_file() {
-    let sent_to = std::env::var_os("FULLPIPE_REMOVE_PROGRAM");
-    let own = std::env::current_exe().ok();
-    if let Some((own, sent_to)) = own.zip(sent_to)
-        && own.parent() == Some(Path::new(&sent_to))
-    {
-        // What fails stays, as a program that is kept does.
-        let _ = fs::remove_file(&own);
-        let _ = own.ancestors().skip(1).take(2).try_for_each(fs::remove_dir);
     }
 }
 

@@ -1,26 +1,22 @@
 //! The only place that prints.
 
+#[cfg(target_os = "linux")]
 mod keys;
 
+#[cfg(target_os = "linux")]
 pub(crate) use self::keys::KeyReader;
-use self::keys::{HiddenInput, secret_line};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
 use fullpipe_record::{Content, Document, ErrorReport, Event, EventLine};
 use fullpipe_report::{
     DEFAULT_COLUMNS, PageSource, document_json, html_page, set_columns, without_marks,
 };
 use fullpipe_units::printable_line;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::stdio::{stdin, stdout};
-use rustix::termios::tcgetwinsize;
-use zeroize::Zeroizing;
 
 use crate::failure::{Failure, Result, cannot, run_failure, usage_failure};
 use crate::whole_file::WholeFile;
@@ -228,27 +224,6 @@ impl Terminal {
         io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 
-    /// Returns true if a line comes from the terminal before `until`.
-    pub(crate) fn enter_before(until: Instant) -> bool {
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let timeout = Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            let input = stdin();
-            // A signal cuts the wait short.
-            if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&timeout)).unwrap_or(0) > 0 {
-                return io::stdin()
-                    .read_line(&mut String::new())
-                    .is_ok_and(|length| length > 0);
-            }
-            if left.is_zero() {
-                return false;
-            }
-        }
-    }
-
     /// Returns the user's answer; `None` if no user can be asked.
     pub(crate) fn ask_user(question: &str) -> Option<String> {
         if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
@@ -258,19 +233,6 @@ impl Terminal {
         let mut answer = String::new();
         io::stdin().read_line(&mut answer).ok()?;
         Some(answer)
-    }
-
-    /// Returns the user's answer without showing it; `None` if no user can be asked, or on an
-    /// interrupt.
-    pub(crate) fn ask_secretly(
-        question: &str,
-        interrupt: &AtomicBool,
-    ) -> Option<Zeroizing<String>> {
-        let _unseen = HiddenInput::disable_echo()?;
-        print_text(StandardStream::Error, question);
-        let line = secret_line(interrupt);
-        print_text(StandardStream::Error, "\n");
-        line
     }
 
     /// Prints a notice, which is no part of the result, on standard error.
@@ -324,14 +286,13 @@ pub(crate) fn shows_colours(stream: &impl IsTerminal) -> bool {
 }
 
 /// Returns the columns of the terminal that shows standard output, or the default where no terminal
-/// does, or where its width is 0 (not set).
+/// does, where its width is 0 (not set), and on other systems than Linux.
 pub(crate) fn terminal_columns() -> usize {
-    let columns = tcgetwinsize(stdout()).map_or(0, |size| usize::from(size.ws_col));
-    if columns == 0 {
-        DEFAULT_COLUMNS
-    } else {
-        columns
+    #[cfg(target_os = "linux")]
+    if let Some(columns) = keys::columns_of_output() {
+        return columns;
     }
+    DEFAULT_COLUMNS
 }
 
 /// Returns true for a terminal that takes lines only.

@@ -4,8 +4,7 @@ use thiserror::Error;
 use crate::chain::{RestoreOutcome, put_back, setting_histories};
 use crate::entry::{JournalEntry, display_text};
 use crate::inspect::inspect_host;
-use crate::render::setting_writes;
-use crate::setting::HostSystem;
+use crate::setting::{HostSystem, setting_writes};
 use crate::sysctl::{SysctlError, SysctlTree};
 
 /// Why changes were not made, or not undone.

@@ -4,13 +4,16 @@ use std::str::FromStr;
 use fullpipe_record::{BufferTriple, HostReport, HostSettings, KernelVersion};
 use fullpipe_units::ByteCount;
 
-use crate::sysctl::{SysctlError, SysctlResult, SysctlTree};
+#[cfg(target_os = "linux")]
+use crate::sysctl::SysctlTree;
+use crate::sysctl::{SysctlError, SysctlResult};
 
 /// The settings that bear on bulk TCP. What does not exist in this namespace or on this kernel, and
 /// has a meaning without, is left out or given the kernel's default.
 ///
 /// # Errors
 /// If a setting that every kernel has cannot be read, or is not what it should be.
+#[cfg(target_os = "linux")]
 pub fn inspect_host(tree: &SysctlTree) -> SysctlResult<HostSettings> {
     parse_settings(kernel_version()?, &|name| tree.read(name))
 }
@@ -57,6 +60,7 @@ fn parse_settings(kernel: KernelVersion, texts: Texts<'_>) -> SysctlResult<HostS
 ///
 /// # Errors
 /// Fails if the kernel's release does not begin with a version.
+#[cfg(target_os = "linux")]
 pub fn kernel_version() -> SysctlResult<KernelVersion> {
     let release = rustix::system::uname()
         .release()

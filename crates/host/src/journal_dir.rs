@@ -18,8 +18,7 @@ use crate::entry::JournalEntry;
 use crate::inspect::inspect_host;
 use crate::journal::{Journal, JournalRelation, Line, Origin, UnreadableJournal, open_private};
 use crate::journal_error::{JournalError, JournalResult};
-use crate::render::setting_writes;
-use crate::setting::{HostSystem, Setting};
+use crate::setting::{HostSystem, Setting, setting_writes};
 
 /// A moment in the course of [`JournalDir::apply_changes`]. Whoever dies at any of them leaves a
 /// journal by which all is put back.

@@ -9,44 +9,58 @@
 //! All of it acts on the network namespace of the calling thread, through `/proc/sys/net` and
 //! netlink; what concerns the machine is read from `/sys`. This room alone knows how a typed
 //! [`Change`](fullpipe_record::Change) is written, as files, as messages to the kernel and as
-//! commands.
+//! commands. On other systems than Linux, it knows the commands alone, and reads what a Linux host
+//! has printed.
 
-mod advise;
-mod allow;
-mod apply;
-mod chain;
+#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
+
+mod counters;
 mod defects;
-mod device_meter;
 mod elsewhere;
-mod entry;
-mod folklore;
 mod inspect;
-mod journal;
-mod journal_dir;
-mod journal_error;
-mod managers;
-mod meter;
-mod nearby;
-mod network_meter;
 mod render;
-mod setting;
-mod show;
 mod sysctl;
 
-pub use advise::{advise_changes, who_else};
-pub use allow::{buffer_allowances, usual_path};
-pub use apply::{AppliedChanges, ApplyError, apply_changes};
+pub use counters::{counts_missing_buffers, parse_backlog_drops};
 pub use defects::defects_behind;
-pub use device_meter::{DeviceMeter, counts_missing_buffers, device_counts};
 pub use elsewhere::other_system_commands;
-pub use inspect::{inspect_host, kernel_version, settings_of};
-pub use journal_dir::{ApplyOptions, JournalDir, JournalStep, check_changes, preview_changes};
-pub use journal_error::{JournalError, JournalResult};
-pub use managers::setting_managers;
-pub use meter::{ProcessorMeter, thin_out_processors};
-pub use nearby::MachineTree;
-pub use network_meter::{NetworkMeter, parse_backlog_drops};
+pub use inspect::settings_of;
 pub use render::{change_commands, commands_for_unread_host};
-pub use setting::HostSystem;
-pub use show::{SYSCTLS, host_report};
 pub use sysctl::{SysctlError, SysctlResult, SysctlTree, is_network_sysctl};
+
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod advise;
+        mod allow;
+        mod apply;
+        mod chain;
+        mod device_meter;
+        mod entry;
+        mod folklore;
+        mod journal;
+        mod journal_dir;
+        mod journal_error;
+        mod managers;
+        mod meter;
+        mod nearby;
+        mod network_meter;
+        mod setting;
+        mod show;
+
+        pub use advise::{advise_changes, who_else};
+        pub use allow::{buffer_allowances, usual_path};
+        pub use apply::{AppliedChanges, ApplyError, apply_changes};
+        pub use device_meter::{DeviceMeter, device_counts};
+        pub use inspect::{inspect_host, kernel_version};
+        pub use journal_dir::{
+            ApplyOptions, JournalDir, JournalStep, check_changes, preview_changes,
+        };
+        pub use journal_error::{JournalError, JournalResult};
+        pub use managers::setting_managers;
+        pub use meter::{ProcessorMeter, thin_out_processors};
+        pub use nearby::MachineTree;
+        pub use network_meter::NetworkMeter;
+        pub use setting::HostSystem;
+        pub use show::{SYSCTLS, host_report};
+    }
+}

@@ -7,6 +7,8 @@ use std::path::Path;
 use fullpipe_record::NetworkStack;
 use fullpipe_units::{ByteCount, Span};
 
+use crate::counters::parse_backlog_drops;
+
 /// Counts what the network stack of this host drops and lacks, from when it was made on. Its files
 /// stay open, and are read again at each sample.
 #[derive(Debug)]
@@ -88,13 +90,6 @@ fn parse_tcp_counters(text: &str) -> NetworkStack {
         }
     }
     counted
-}
-
-/// Returns the packets that the queues of all processors had no room for: the sum of the second
-/// field of each line in `/proc/net/softnet_stat`, which is hexadecimal.
-pub fn parse_backlog_drops(text: &str) -> u64 {
-    let dropped = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
-    text.lines().filter_map(dropped).sum()
 }
 
 /// Returns the memory of all TCP sockets, and whether the kernel saves it: the fourth and fifth

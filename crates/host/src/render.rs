@@ -1,49 +1,5 @@
 use fullpipe_record::{Buffer, BufferTriple, Change, Commands, HostSettings};
 
-use crate::setting::{Setting, on_or_off};
-
-/// Returns the settings that `change` writes on a host with `settings`, and their texts; `None` if
-/// a program makes the change and not the host.
-pub(crate) fn setting_writes(
-    change: &Change,
-    settings: &HostSettings,
-) -> Option<(Setting, Option<String>)> {
-    if let Some((name, text)) = sysctl_of_change(change, settings) {
-        return Some((Setting::Sysctl(name), Some(text)));
-    }
-    Some(match change {
-        Change::RouteMetric {
-            destination,
-            metric,
-            value,
-        } => {
-            let setting = Setting::RouteMetric {
-                destination: destination.clone(),
-                metric: metric.clone(),
-            };
-            (setting, value.map(|value| value.to_string()))
-        }
-        Change::Qdisc { device, kind } => (Setting::Qdisc(device.clone()), Some(kind.clone())),
-        Change::Offload {
-            device,
-            feature,
-            on,
-        } => {
-            let setting = Setting::Offload {
-                device: device.clone(),
-                feature: feature.clone(),
-            };
-            (setting, Some(on_or_off(*on).to_owned()))
-        }
-        Change::QueueLength { device, packets } => (
-            Setting::QueueLength(device.clone()),
-            Some(packets.get().to_string()),
-        ),
-        Change::Mtu { device, mtu } => (Setting::Mtu(device.clone()), Some(mtu.get().to_string())),
-        _ => return None,
-    })
-}
-
 /// The sysctl behind a change and the text that it gets on a host with `settings`.
 pub(crate) fn sysctl_of_change(
     change: &Change,
@@ -194,6 +150,10 @@ fn measure_flag(change: &Change) -> Option<String> {
         Change::MaxPacingRate(None) => "fullpipe measure HOST    (without --fq-rate)".to_owned(),
         _ => return None,
     })
+}
+
+pub(crate) fn on_or_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
 }
 
 fn quote_for_shell(text: &str) -> String {

@@ -3,12 +3,13 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use fullpipe_record::{Change, RESTORABLE_QDISCS};
+use fullpipe_record::{Change, HostSettings, RESTORABLE_QDISCS};
 use fullpipe_sys as sys;
 use fullpipe_units::{ByteCount, SegCount, is_one_line, to_hexadecimal};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 
+use crate::render::{on_or_off, sysctl_of_change};
 use crate::sysctl::{SysctlError, SysctlResult, SysctlTree, is_network_sysctl, moves_others};
 
 /// The places of a host's settings: its sysctls, the folder of those that outlive a reboot, and its
@@ -256,6 +257,48 @@ impl Setting {
     }
 }
 
+/// Returns the settings that `change` writes on a host with `settings`, and their texts; `None` if
+/// a program makes the change and not the host.
+pub(crate) fn setting_writes(
+    change: &Change,
+    settings: &HostSettings,
+) -> Option<(Setting, Option<String>)> {
+    if let Some((name, text)) = sysctl_of_change(change, settings) {
+        return Some((Setting::Sysctl(name), Some(text)));
+    }
+    Some(match change {
+        Change::RouteMetric {
+            destination,
+            metric,
+            value,
+        } => {
+            let setting = Setting::RouteMetric {
+                destination: destination.clone(),
+                metric: metric.clone(),
+            };
+            (setting, value.map(|value| value.to_string()))
+        }
+        Change::Qdisc { device, kind } => (Setting::Qdisc(device.clone()), Some(kind.clone())),
+        Change::Offload {
+            device,
+            feature,
+            on,
+        } => {
+            let setting = Setting::Offload {
+                device: device.clone(),
+                feature: feature.clone(),
+            };
+            (setting, Some(on_or_off(*on).to_owned()))
+        }
+        Change::QueueLength { device, packets } => (
+            Setting::QueueLength(device.clone()),
+            Some(packets.get().to_string()),
+        ),
+        Change::Mtu { device, mtu } => (Setting::Mtu(device.clone()), Some(mtu.get().to_string())),
+        _ => return None,
+    })
+}
+
 /// Returns true if a line of a file of `sysctl.d` sets nothing outside the network's settings.
 fn is_setting_or_comment(line: &str) -> bool {
     let line = line.trim();
@@ -393,10 +436,6 @@ fn offload_text(found: &sys::DeviceFeature) -> String {
     } else {
         is.to_owned()
     }
-}
-
-pub(crate) fn on_or_off(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
 }
 
 /// Returns true if a feature must be requested on to read `text`, which is `on` or `off [requested

@@ -45,9 +45,10 @@ impl SysctlError {
     /// Returns whether the setting does not exist, as some do not in a child namespace or on an
     /// older kernel, or went with its device.
     pub fn is_missing(&self) -> bool {
-        let no_device = Some(rustix::io::Errno::NODEV.raw_os_error());
+        /// `ENODEV` of Linux (`errno-base.h`).
+        const NO_DEVICE: Option<i32> = Some(19);
         matches!(self, Self::Io { cause, .. }
-            if cause.kind() == io::ErrorKind::NotFound || cause.raw_os_error() == no_device)
+            if cause.kind() == io::ErrorKind::NotFound || cause.raw_os_error() == NO_DEVICE)
     }
 
     /// Returns true if the kernel does not let this user write it.

@@ -9,7 +9,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::watch::{ObservedConnection, WatchedConnections, acknowledged_bytes, received_bytes};
+use crate::connections::{
+    ObservedConnection, WatchedConnections, acknowledged_bytes, received_bytes,
+};
 
 /// Minimum share of the bytes of the largest: a smaller transfer is left out, and so is a
 /// connection of a transfer, which only carries commands.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use fullpipe_host::{DeviceMeter, NetworkMeter, ProcessorMeter, thin_out_processors};
-use fullpipe_record::{CpuSample, DeviceReport, Machine, NetworkStack};
 use fullpipe_units::Span;
+
+use crate::readings::MachineReadings;
 
 /// Maximum number of processes, and of other hosts, that are measured.
 const MAX_METERS: usize = 8;
@@ -19,10 +20,11 @@ pub(crate) struct MachineMeters {
     /// Unset where the devices are those of another network namespace, which this process does not
     /// see.
     sees_devices: bool,
-    processes: BTreeMap<u32, (ProcessorMeter, Vec<CpuSample>)>,
-    devices: BTreeMap<IpAddr, (DeviceMeter, Option<DeviceReport>)>,
+    processes: BTreeMap<u32, ProcessorMeter>,
+    devices: BTreeMap<IpAddr, DeviceMeter>,
     /// The network stack of the namespace of this thread; `None` where it is another's.
-    network: Option<(NetworkMeter, Option<NetworkStack>)>,
+    network: Option<NetworkMeter>,
+    readings: MachineReadings,
 }
 
 impl MachineMeters {
@@ -31,7 +33,8 @@ impl MachineMeters {
             sees_devices,
             processes: BTreeMap::new(),
             devices: BTreeMap::new(),
-            network: sees_devices.then(|| (NetworkMeter::of_this_thread(), None)),
+            network: sees_devices.then(NetworkMeter::of_this_thread),
+            readings: MachineReadings::default(),
         }
     }
 
@@ -41,57 +44,39 @@ impl MachineMeters {
             && let Some(pid) = pid.filter(|pid| !self.processes.contains_key(pid))
             && let Some(meter) = ProcessorMeter::of_process(pid)
         {
-            self.processes.insert(pid, (meter, Vec::new()));
+            self.processes.insert(pid, meter);
         }
         if self.sees_devices
             && self.devices.len() < MAX_METERS
             && !self.devices.contains_key(&remote)
             && let Ok(meter) = DeviceMeter::toward_peer(remote)
         {
-            self.devices.insert(remote, (meter, None));
+            self.devices.insert(remote, meter);
         }
     }
 
     /// Takes a sample of each meter, at a time since the watching began.
     pub(crate) fn take_sample(&mut self, at: Span) {
-        for (meter, samples) in self.processes.values_mut() {
+        let readings = &mut self.readings;
+        for (pid, meter) in &mut self.processes {
+            let samples = readings.processors.entry(*pid).or_default();
             samples.extend(meter.take_sample(at));
             if samples.len() > MAX_SAMPLES {
                 thin_out_processors(samples);
             }
         }
-        if let Some((meter, report)) = &mut self.network {
-            *report = meter.take_sample(at).or(*report);
+        if let Some(meter) = &mut self.network {
+            readings.network = meter.take_sample(at).or(readings.network);
         }
-        for (meter, report) in self.devices.values_mut() {
+        for (remote, meter) in &mut self.devices {
             // A device that has gone keeps its last counts.
-            *report = meter.take_sample().or(report.take());
+            if let Some(report) = meter.take_sample() {
+                readings.devices.insert(*remote, report);
+            }
         }
     }
 
-    /// Returns the figures of this machine for a connection of `pid` with `remote`, in times since
-    /// `begin`.
-    pub(crate) fn connection_machine(
-        &self,
-        pid: Option<u32>,
-        remote: IpAddr,
-        begin: Span,
-    ) -> Machine {
-        let samples = pid
-            .and_then(|pid| self.processes.get(&pid))
-            .map(|(_, samples)| samples.as_slice());
-        let since_begin = samples.unwrap_or_default().iter().map(|sample| CpuSample {
-            at: sample.at.saturating_sub(begin),
-            ..sample.clone()
-        });
-        Machine {
-            processors: since_begin.collect(),
-            device: self
-                .devices
-                .get(&remote)
-                .and_then(|(_, report)| report.clone()),
-            network: self.network.as_ref().and_then(|(_, report)| *report),
-            storage: None,
-        }
+    pub(crate) fn into_readings(self) -> MachineReadings {
+        self.readings
     }
 }

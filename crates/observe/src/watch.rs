@@ -4,13 +4,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_host::{SysctlTree, inspect_host};
-use fullpipe_record::{ConnectionSamples, HostSettings, Sample, thin_out_snapshots};
+use fullpipe_record::{HostSettings, Sample, thin_out_snapshots};
 use fullpipe_sys::{ConnectionTable, NetNamespace, TcpConnection, fixed_buffers};
 use fullpipe_units::{ByteCount, Span};
 
+use crate::connections::{
+    ConnectionOwner, ObservedConnection, WatchedConnections, acknowledged_bytes, both_ways,
+    received_bytes,
+};
 use crate::error::WatchError;
 use crate::machines::MachineMeters;
 use crate::process;
+use crate::readings::MachineReadings;
 
 /// Time between two snapshots.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -53,10 +58,6 @@ const TABLE_PAUSE: u32 = 100;
 /// Longest such time.
 const MAX_TABLE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Snapshots in a row without a connection after which it counts as closed: a list that the kernel
-/// makes while others come and go may miss one that is open.
-const MISSES: u8 = 2;
-
 /// Failures in a row after which the kernel is not asked any more; the first of all is final, as
 /// nothing is lost.
 const MAX_FAILURES: u8 = 3;
@@ -79,130 +80,6 @@ pub enum WatchSubject {
     Started(u32),
     /// One connection: the address of this end, and that of the other.
     Connection(SocketAddr, SocketAddr),
-}
-
-/// The connections that were watched, with their samples.
-#[derive(Debug)]
-pub struct WatchedConnections {
-    /// Settings of the host, in the network namespace of the connections; `None` of listings.
-    pub settings: Option<HostSettings>,
-    /// Time for which they were watched.
-    pub took: Span,
-    /// The connections; the index is the number of the stream.
-    pub(crate) connections: Vec<ObservedConnection>,
-    /// The samples of the connections, in the order of time.
-    pub(crate) samples: Vec<Sample>,
-    /// The processors and devices that they used.
-    pub(crate) machines: MachineMeters,
-    /// Processor time that the processes had used together, at times since the watching began.
-    pub processor: Vec<(Span, Span)>,
-    /// Number of samples of a connection from which it can be judged.
-    pub(crate) fewest_snapshots: usize,
-}
-
-impl WatchedConnections {
-    /// Returns the samples of each connection, those that carried next to nothing too.
-    pub fn samples_by_connection(&self) -> Vec<ConnectionSamples<'_>> {
-        let connections = self.connections.iter();
-        let mut all: Vec<_> = connections
-            .map(|seen| ConnectionSamples {
-                ends: [seen.local, seen.remote],
-                found: seen.found,
-                is_old: seen.is_old,
-                samples: Vec::new(),
-            })
-            .collect();
-        for sample in &self.samples {
-            all[usize::from(sample.stream)].samples.push(sample);
-        }
-        all
-    }
-}
-
-/// A connection that is watched.
-#[derive(Debug, Clone)]
-pub(crate) struct ObservedConnection {
-    cookie: u64,
-    pub(crate) owner: ConnectionOwner,
-    pub(crate) local: SocketAddr,
-    pub(crate) remote: SocketAddr,
-    pub(crate) congestion: String,
-    /// Set if its program is known to have fixed the receive buffer.
-    pub(crate) has_fixed_rcvbuf: bool,
-    /// Set if it was open when the watching began.
-    pub(crate) is_old: bool,
-    /// Time at which it was found.
-    found: Span,
-    /// Snapshots in a row, up to now, without it.
-    misses: u8,
-}
-
-impl ObservedConnection {
-    /// Returns a connection, this end first, that was open before the first listing of it.
-    pub(crate) fn from_listing(
-        [local, remote]: [SocketAddr; 2],
-        owner: ConnectionOwner,
-        congestion: String,
-    ) -> Self {
-        Self {
-            cookie: 0,
-            owner,
-            local,
-            remote,
-            congestion,
-            has_fixed_rcvbuf: false,
-            is_old: true,
-            found: Span::ZERO,
-            misses: 0,
-        }
-    }
-
-    /// Returns true if the connection is asked for in the next snapshot.
-    fn is_open(&self) -> bool {
-        self.misses < MISSES
-    }
-
-    /// Returns true if the connection was not in the last snapshot.
-    pub(crate) fn is_missing(&self) -> bool {
-        self.misses > 0
-    }
-}
-
-/// The process that has a connection, as far as it is known.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ConnectionOwner {
-    pub(crate) pid: Option<u32>,
-    pub(crate) program: Option<String>,
-    descriptor: Option<i32>,
-}
-
-impl ConnectionOwner {
-    /// Returns the process that a listing names.
-    pub(crate) fn from_listing(program: &str, pid: u32) -> Self {
-        Self {
-            pid: Some(pid),
-            program: Some(program.to_owned()),
-            descriptor: None,
-        }
-    }
-
-    fn new(pid: u32, descriptor: i32) -> Self {
-        Self {
-            pid: Some(pid),
-            program: process::transfer_program(pid),
-            descriptor: Some(descriptor),
-        }
-    }
-
-    /// Returns true if the process fixed the receive buffer of its socket; false also if that
-    /// cannot be read.
-    fn fixed_the_receive_buffer(&self) -> bool {
-        let stated = self
-            .pid
-            .zip(self.descriptor)
-            .and_then(|(pid, descriptor)| fixed_buffers(pid, descriptor).ok());
-        stated.is_some_and(|[_, receive]| receive)
-    }
 }
 
 /// The progress while connections are watched.
@@ -274,7 +151,7 @@ impl WatchProgress<'_> {
             took: time.min(self.elapsed),
             connections: connections.collect(),
             samples,
-            machines: MachineMeters::new(false),
+            machines: MachineReadings::default(),
             processor: processor.collect(),
         }
     }
@@ -332,7 +209,7 @@ pub fn watch_others(
         took,
         connections: watch.seen,
         samples: watch.samples,
-        machines: watch.machines,
+        machines: watch.machines.into_readings(),
         processor: watch.processor,
     })
 }
@@ -393,6 +270,26 @@ fn in_its_network(subject: WatchSubject) -> Result<SubjectNetwork, WatchError> {
         moved.join()
     });
     there.unwrap_or_else(|_| Err(WatchError::Table(std::io::ErrorKind::Other.into())))
+}
+
+impl ConnectionOwner {
+    fn new(pid: u32, descriptor: i32) -> Self {
+        Self {
+            pid: Some(pid),
+            program: process::transfer_program(pid),
+            descriptor: Some(descriptor),
+        }
+    }
+
+    /// Returns true if the process fixed the receive buffer of its socket; false also if that
+    /// cannot be read.
+    fn fixed_the_receive_buffer(&self) -> bool {
+        let stated = self
+            .pid
+            .zip(self.descriptor)
+            .and_then(|(pid, descriptor)| fixed_buffers(pid, descriptor).ok());
+        stated.is_some_and(|[_, receive]| receive)
+    }
 }
 
 struct ConnectionWatch {
@@ -681,19 +578,6 @@ impl ConnectionWatch {
 /// Returns true if two addresses are the same, IPv4 in IPv6 or not.
 fn is_same_end(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port() && one.ip().to_canonical() == other.ip().to_canonical()
-}
-
-/// Returns the bytes that a connection has moved, in both directions, since it was opened.
-fn both_ways(sample: &Sample) -> ByteCount {
-    acknowledged_bytes(sample) + received_bytes(sample)
-}
-
-pub(crate) fn acknowledged_bytes(sample: &Sample) -> ByteCount {
-    sample.tcp.bytes_acked.unwrap_or_default()
-}
-
-pub(crate) fn received_bytes(sample: &Sample) -> ByteCount {
-    sample.tcp.bytes_received.unwrap_or_default()
 }
 
 #[cfg(test)]

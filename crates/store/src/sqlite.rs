@@ -2,8 +2,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -234,7 +232,7 @@ fn with_hint(error: EngineError, file: &Path) -> EngineError {
 fn immutable_uri(file: &Path) -> String {
     let path: Vec<u8> = file
         .as_os_str()
-        .as_bytes()
+        .as_encoded_bytes()
         .iter()
         .flat_map(|byte: &u8| match byte {
             b'%' | b'?' | b'#' => format!("%{byte:02x}").into_bytes(),
@@ -258,12 +256,12 @@ fn create_file(file: &Path) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(file)
-        .map(drop)
+    let mut options = OpenOptions::new();
+    options.create(true).append(true);
+    // On other systems, files in the folder of a user are that user's.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file).map(drop)
 }
 
 impl From<rusqlite::Error> for EngineError {

@@ -2,7 +2,7 @@
 //!
 //! [`PacketFile`] reads pcap and pcapng, plain or compressed, from a file or a pipe. It never
 //! seeks, holds no more of a file than a block, and trusts no length that the file states.
-//! [`fullpipe_wire::read_captured`] reads the packets themselves.
+//! [`fullpipe_wire::read_captured`] reads the packets themselves. Devices are captured on Linux alone.
 //!
 //! ```no_run
 //! use fullpipe_trace::PacketFile;
@@ -18,6 +18,8 @@
 //! # }
 //! ```
 
+#![cfg_attr(not(target_os = "linux"), allow(dead_code))]
+
 mod appearance;
 mod clock;
 mod compression;
@@ -27,7 +29,6 @@ mod file;
 mod flows;
 mod following;
 mod input;
-mod live;
 mod notes;
 mod order;
 mod pcap;
@@ -35,7 +36,6 @@ mod pcap_writer;
 mod pcapng;
 mod pseudonyms;
 mod record;
-mod recording;
 mod redaction;
 mod sorter;
 
@@ -46,8 +46,16 @@ pub use flows::{CaptureContent, CaptureUse, read_flows, read_flows_with};
 pub use fullpipe_flow::{
     ExplainedTransfers, FlowsWithTimes, TransferEvidence, match_flows, of_both,
 };
-pub use fullpipe_sys::CapturedPeer;
-pub use live::capture_live;
 pub use notes::FileNotes;
-pub use recording::{HeaderRecording, RecordedCapture};
 pub use redaction::RedactedWriter;
+
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod live;
+        mod recording;
+
+        pub use fullpipe_sys::CapturedPeer;
+        pub use live::capture_live;
+        pub use recording::{HeaderRecording, RecordedCapture};
+    }
+}

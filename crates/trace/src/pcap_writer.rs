@@ -1,8 +1,7 @@
 //! Files of `pcap-savefile(5)`, written.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use fullpipe_units::Time;
@@ -21,7 +20,7 @@ impl PcapWriter {
     /// Creates a file of packets of one link type, of which at most `snap_length` bytes are kept.
     /// An existing file is never overwritten; a device is written to.
     pub(crate) fn create(path: &Path, link: LinkType, snap_length: u32) -> io::Result<Self> {
-        let is_device = fs::metadata(path).is_ok_and(|found| found.file_type().is_char_device());
+        let is_device = fs::metadata(path).is_ok_and(|found| is_device(found.file_type()));
         let file = OpenOptions::new()
             .write(true)
             .create_new(!is_device)
@@ -67,4 +66,14 @@ impl Drop for PcapWriter {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+#[cfg(unix)]
+fn is_device(kind: FileType) -> bool {
+    std::os::unix::fs::FileTypeExt::is_char_device(&kind)
+}
+
+#[cfg(not(unix))]
+fn is_device(_: FileType) -> bool {
+    false
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fullpipe_record::RedactedFile;
-use fullpipe_sys::random_bytes;
 use fullpipe_units::Time;
 use fullpipe_wire::{LinkType, redact_segment};
 
@@ -52,10 +51,12 @@ impl RedactedWriter {
     }
 
     fn create_file(path: &Path) -> io::Result<Self> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key)?;
         Ok(Self {
             path: path.to_owned(),
             file: PcapWriter::create(path, LinkType::ETHERNET, SNAP_LENGTH)?,
-            pseudonyms: RandomPseudonyms::new(random_bytes()?),
+            pseudonyms: RandomPseudonyms::new(key),
             frame: Vec::new(),
             clock: CaptureClock::default(),
             held: Vec::new(),

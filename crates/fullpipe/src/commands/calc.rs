@@ -1,3 +1,11 @@
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod assumed_host;
+    } else {
+        use super::elsewhere::assumed_host;
+    }
+}
+
 use std::io::ErrorKind;
 use std::iter;
 use std::num::NonZeroUsize;
@@ -7,7 +15,6 @@ use fullpipe_calc::{
     BatchError, CalculationBatch, CombinationAxes, HostPair, QuantitySetting, WhatIfChange,
     calculate, read_values,
 };
-use fullpipe_host::{SysctlResult, SysctlTree, inspect_host, kernel_version};
 use fullpipe_model::kernel::default_settings;
 use fullpipe_record::{
     Change, Encapsulation, Framing, HostSettings, Inputs, IpVersion, KernelVersion, Quantity,
@@ -223,7 +230,7 @@ impl RunCommand for CalcArguments {
 fn host_settings(arguments: &CalcArguments) -> Result<HostPair> {
     let plain = match arguments.kernel {
         Some(kernel) => default_settings(kernel),
-        None => this_host().map_err(|error| usage_failure(error.to_string()))?,
+        None => assumed_host::settings()?,
     };
     let [sender, receiver] = arguments.systems.host_settings(&plain);
     let [sender, receiver] =
@@ -231,16 +238,6 @@ fn host_settings(arguments: &CalcArguments) -> Result<HostPair> {
             host.changed_by(changes.iter().flat_map(|SettingChanges(changes)| changes))
         });
     Ok(HostPair { sender, receiver })
-}
-
-/// Returns the settings of this host: without /proc, those with which its kernel starts.
-fn this_host() -> SysctlResult<HostSettings> {
-    let tree = SysctlTree::of_this_host();
-    if tree.has_tcp() {
-        inspect_host(&tree)
-    } else {
-        kernel_version().map(default_settings)
-    }
 }
 
 /// Returns the quantities that have one value for all combinations.
@@ -370,16 +367,11 @@ fn assumed_hosts(arguments: &CalcArguments, hosts: &HostPair) -> Option<String> 
         .collect();
     let (_, HostSettings { kernel, .. }) = assumed.first()?;
     let names: Vec<&str> = assumed.iter().map(|(end, _)| *end).collect();
-    let settings = if SysctlTree::of_this_host().has_tcp() {
-        "its settings"
-    } else {
-        "the kernel's own settings, as there is no /proc/sys"
-    };
     arguments.kernel.is_none().then(|| {
         format!(
-            "{} taken to be as this host: Linux {kernel} with {settings}; --kernel 5.15, --sender-os and --receiver-os say \
-             otherwise",
+            "{} taken to be {}; --kernel 5.15, --sender-os and --receiver-os say otherwise",
             names.join(" and "),
+            assumed_host::description(*kernel),
         )
     })
 }

@@ -2,9 +2,10 @@ use fullpipe_experiment::{ExperimentTarget, LabTarget, VirtualTarget, run as run
 use fullpipe_lab::{Backend, Lab, LabPlan, check_congestion_control};
 use fullpipe_record::{Experiment, Steady};
 
+use super::lab::parse_backend;
 use super::prelude::*;
 use crate::commands::emulated::EmulatedArguments;
-use crate::values::{parse_backend, some_test_time};
+use crate::values::some_test_time;
 
 /// The whole loop on an emulated path: predict, measure, fix, prove.
 ///

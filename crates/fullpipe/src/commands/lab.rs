@@ -10,17 +10,17 @@ use self::hosts::{enter_host, enter_shell, list_standing};
 pub(super) use self::hosts::{lab_plan, start_lab};
 use self::runs::{ScenarioTarget, load_all, measure_grid, run_all};
 use self::scenarios::{apply_emulated_flags, builtin_names, list_scenarios};
-pub(super) use self::scenarios::{check_congestion_controls, load_comparison, load_scenario};
+pub(super) use self::scenarios::{check_congestion_controls, load_comparison};
 use self::stated::{STATED_GROUPS, StatedTransfer};
 use fullpipe_experiment::{CaptureNumbers, CaptureTo, GridPlace};
 use fullpipe_lab::{Backend, Host, StandingLab};
 
 use super::compare::CompareArguments;
 use super::prelude::*;
+use super::scenario_file::load_scenario;
 use super::sweep::{SweepArguments, sweep_scenario};
 use super::up::{LabSettings, run_standing_lab};
 use crate::commands::emulated::EmulatedArguments;
-use crate::values::parse_backend;
 
 /// Run scenarios, or any program, over emulated paths.
 ///
@@ -389,4 +389,10 @@ impl UpArguments {
         };
         run_standing_lab(&scenario, &settings, terminal)
     }
+}
+
+/// Reads the name of a lab's backend.
+pub(super) fn parse_backend(name: &str) -> Result<Backend, String> {
+    Backend::from_name(name)
+        .ok_or_else(|| "the backends are auto, tun, packet and kernel".to_owned())
 }

@@ -5,8 +5,7 @@ mod values;
 
 mod request;
 
-pub(super) use self::values::split_count;
-pub(crate) use self::values::{OfferedRate, ServerAddress};
+pub(crate) use self::values::ServerAddress;
 use self::values::{ProcessorAffinity, whole_request};
 use std::net::IpAddr;
 
@@ -18,6 +17,7 @@ use fullpipe_record::IpVersion;
 
 use super::far_end::FarEndArguments;
 use super::login::read_login;
+use super::offered_rate::OfferedRate;
 use super::prelude::*;
 use crate::values::{
     parse_dscp, parse_milliseconds, read_key_file, rsa_public_key, test_time, tls_trust,

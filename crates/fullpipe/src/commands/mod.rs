@@ -1,50 +1,65 @@
 //! One module a command: parse → call one room → print.
 
 mod calc;
-mod capture;
-mod compare;
-mod completions;
-mod copy;
-mod daemon;
-mod demo;
-mod diagnose;
 mod diff;
 pub(crate) mod document;
 mod emulated;
-mod every;
 mod explain;
 mod facts;
-mod far_end;
-mod grid_runs;
+mod handed_over;
 mod history;
-mod host;
-pub(crate) mod iperf3;
 mod keep;
-mod lab;
-mod live;
-mod load;
-mod log_thread;
-mod login;
-mod man;
-mod mcp;
-mod measure;
+mod offered_rate;
 mod output;
-mod pidfile;
 mod prelude;
-mod ramp;
-mod relay;
 mod report;
+mod scenario_file;
 mod schema;
-mod serve;
-mod server_text;
 mod simulate;
 mod state;
 mod stated;
 mod store;
-mod sweep;
 mod trace;
-mod until_sure;
-mod up;
+
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod capture;
+        mod compare;
+        mod completions;
+        mod copy;
+        mod daemon;
+        mod demo;
+        mod diagnose;
+        mod every;
+        mod far_end;
+        mod grid_runs;
+        mod host;
+        pub(crate) mod iperf3;
+        mod lab;
+        mod live;
+        mod load;
+        mod log_thread;
+        mod login;
+        mod man;
+        mod mcp;
+        mod measure;
+        mod pidfile;
+        mod ramp;
+        mod relay;
+        mod serve;
+        mod server_text;
+        mod sweep;
+        mod until_sure;
+        mod up;
+    } else {
+        mod elsewhere;
+
+        use elsewhere::{
+            compare, completions, copy, demo, diagnose, host, iperf3, lab, man, mcp, measure,
+            relay, serve, sweep,
+        };
+    }
+}
 
 use std::fmt::Write as _;
 use std::io;
@@ -167,6 +182,7 @@ fn leave_interrupts_to_others() -> Result {
 
 /// A flag that a request to end sets (SIGTERM, SIGHUP), so that a program that was started can be
 /// ended first.
+#[cfg(target_os = "linux")]
 fn end_flag() -> Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));

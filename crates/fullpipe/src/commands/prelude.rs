@@ -7,6 +7,7 @@ pub(crate) use std::time::{Duration, Instant};
 
 pub(crate) use clap::{Args, Subcommand};
 pub(crate) use fullpipe_experiment::Interrupt;
+#[cfg(target_os = "linux")]
 pub(crate) use fullpipe_probe::Destination;
 pub(crate) use fullpipe_record::{
     Content, Direction, Document, ErrorReport, Event, Measurement, Request, Transport,
@@ -18,6 +19,7 @@ pub(crate) use fullpipe_units::{
 
 pub(crate) use super::RunCommand;
 pub(crate) use super::keep::{KeepArguments, PlaceArgument};
+#[cfg(target_os = "linux")]
 pub(crate) use super::live::{InterruptFlags, LiveArgument};
 pub(crate) use super::output::{JsonArgument, OutputArguments, OutputChoice};
 pub(crate) use crate::failure::{

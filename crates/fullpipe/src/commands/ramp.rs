@@ -9,8 +9,8 @@ use fullpipe_record::RampReport;
 
 use super::prelude::*;
 use crate::commands::live::draw_measurement;
-use crate::commands::load::split_count;
 use crate::commands::measure::require_whole;
+use crate::commands::offered_rate::split_count;
 
 /// Number of steps by default: a tenth of what the path carries each, from one to twelve.
 const USUAL_STEPS: u16 = 12;

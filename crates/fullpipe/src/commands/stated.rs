@@ -5,7 +5,7 @@ use fullpipe_calc::{InputError, PAUSE_ALONE};
 use fullpipe_model::systems::system_settings;
 use fullpipe_record::{Evidence, HostSettings, ProgramWindow, Quantity, StatedLoad, Writer};
 
-use super::load::OfferedRate;
+use super::offered_rate::OfferedRate;
 use super::prelude::*;
 use crate::values::{QuantityValues, some_test_time, values_parser};
 

@@ -1,8 +1,16 @@
 //! `fullpipe trace`: the connections in a capture.
 
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod device;
+        mod pipe;
+    } else {
+        use super::elsewhere::{device, pipe};
+    }
+}
+
 use std::fs::{self, File};
-use std::io::{self, Cursor, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{Cursor, Read};
 
 use clap::ArgGroup;
 use fullpipe_experiment::{KnownFacts, judge_capture, judge_captures};
@@ -10,10 +18,11 @@ use fullpipe_host::settings_of;
 use fullpipe_record::{CaptureReport, HostSettings};
 use fullpipe_trace::{
     CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, RedactedWriter,
-    capture_live, read_flows, read_flows_with,
+    read_flows, read_flows_with,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::device::open_device;
+use self::pipe::CapturePipe;
 use super::prelude::*;
 use crate::values::some_time;
 
@@ -232,14 +241,7 @@ impl CaptureTraceArguments {
         flag: Arc<AtomicBool>,
         terminal: &Terminal,
     ) -> Result<CaptureContent> {
-        let (begin, time) = (Instant::now(), self.time.unwrap_or(Span::MAX));
-        let packets = capture_live(device, move || {
-            flag.load(Ordering::Relaxed) || Span::from(begin.elapsed()) >= time
-        })?;
-        let until = self
-            .time
-            .map_or_else(|| "until Ctrl-C".to_owned(), |time| format!("for {time}"));
-        terminal.print_notice(&format!("capturing TCP on {device} {until}"));
+        let packets = open_device(device, self.time, flag, terminal)?;
         // The capture itself ends with the flag.
         let mut reading = self.read_packets(
             packets,
@@ -357,14 +359,14 @@ fn is_read_once(file: &Path) -> bool {
 enum CaptureInput<'f> {
     /// One that can be read again.
     File(&'f Path),
-    Pipe(OwnedFd, String),
+    Pipe(CapturePipe, String),
     /// One that was read already, with its name.
     Bytes(Vec<u8>, String),
 }
 
 fn open_input(file: &Path) -> Result<CaptureInput<'_>> {
     if file == Path::new("-") {
-        let own = std::io::stdin().as_fd().try_clone_to_owned();
+        let own = CapturePipe::of_standard_input();
         let own = own.map_err(|error| run_failure(format!("standard input: {error}")))?;
         return Ok(CaptureInput::Pipe(own, "standard input".to_owned()));
     }
@@ -403,57 +405,10 @@ fn read_header(input: CaptureInput<'_>, flag: &Arc<AtomicBool>) -> Result<(Packe
         CaptureInput::File(file) => (PacketFile::open(file)?, file.display().to_string()),
         CaptureInput::Bytes(bytes, name) => (PacketFile::new(Cursor::new(bytes), &name)?, name),
         CaptureInput::Pipe(pipe, name) => (
-            PacketFile::new(UntilInterrupt::new(pipe.into(), Arc::clone(flag)), &name)?,
+            PacketFile::new(pipe.until_interrupt(Arc::clone(flag)), &name)?,
             name,
         ),
     })
-}
-
-/// A pipe that ends soon after Ctrl-C, though it may be silent. What the writer of a pipe adds at
-/// the same Ctrl-C is read.
-struct UntilInterrupt {
-    input: File,
-    flag: Arc<AtomicBool>,
-    /// The time after which nothing is read.
-    end: Option<Instant>,
-}
-
-impl UntilInterrupt {
-    const fn new(input: File, flag: Arc<AtomicBool>) -> Self {
-        Self {
-            input,
-            flag,
-            end: None,
-        }
-    }
-
-    fn is_over(&mut self) -> bool {
-        const LATE: Duration = Duration::from_millis(500);
-        if !self.flag.load(Ordering::Relaxed) {
-            return false;
-        }
-        Instant::now() >= *self.end.get_or_insert_with(|| Instant::now() + LATE)
-    }
-}
-
-impl Read for UntilInterrupt {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        const POLL_INTERVAL: Timespec = Timespec {
-            tv_sec: 0,
-            tv_nsec: 100_000_000,
-        };
-        while !self.is_over() {
-            // A signal cuts it short.
-            let ready = poll(
-                &mut [PollFd::new(&self.input, PollFlags::IN)],
-                Some(&POLL_INTERVAL),
-            );
-            if ready.is_ok_and(|count| count > 0) {
-                return self.input.read(bytes);
-            }
-        }
-        Ok(0)
-    }
 }
 
 /// The format of a capture that is no file.

@@ -1,14 +1,58 @@
-//! Keys and secrets, as they are typed.
+//! Keys and secrets, as they are typed, and the width of the terminal.
 
-use super::{StandardStream, print_text};
+use super::{StandardStream, Terminal, print_text};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::getpgrp;
-use rustix::stdio::stdin;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use rustix::stdio::{stdin, stdout};
+use rustix::termios::{
+    LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
+};
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
+
+impl Terminal {
+    /// Returns true if a line comes from the terminal before `until`.
+    pub(crate) fn enter_before(until: Instant) -> bool {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let input = stdin();
+            // A signal cuts the wait short.
+            if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&timeout)).unwrap_or(0) > 0 {
+                return io::stdin()
+                    .read_line(&mut String::new())
+                    .is_ok_and(|length| length > 0);
+            }
+            if left.is_zero() {
+                return false;
+            }
+        }
+    }
+
+    /// Returns the user's answer without showing it; `None` if no user can be asked, or on an
+    /// interrupt.
+    pub(crate) fn ask_secretly(
+        question: &str,
+        interrupt: &AtomicBool,
+    ) -> Option<Zeroizing<String>> {
+        let _unseen = HiddenInput::disable_echo()?;
+        print_text(StandardStream::Error, question);
+        let line = secret_line(interrupt);
+        print_text(StandardStream::Error, "\n");
+        line
+    }
+}
+
+/// Returns the columns of the terminal that shows standard output, if one does that has a width.
+pub(super) fn columns_of_output() -> Option<usize> {
+    let columns = tcgetwinsize(stdout()).ok()?.ws_col;
+    (columns > 0).then(|| columns.into())
+}
 
 /// Keys as they are typed at the terminal, or the first character of each line of an input that is
 /// no terminal.
@@ -79,10 +123,10 @@ impl Drop for KeyReader {
 }
 
 /// Standard input whose terminal does not show what is typed, as long as this lives.
-pub(super) struct HiddenInput(Termios);
+struct HiddenInput(Termios);
 
 impl HiddenInput {
-    pub(super) fn disable_echo() -> Option<Self> {
+    fn disable_echo() -> Option<Self> {
         let before = tcgetattr(stdin())
             .ok()
             .filter(|_| io::stderr().is_terminal())?;
@@ -101,7 +145,7 @@ impl Drop for HiddenInput {
 }
 
 /// Reads the next line of standard input and keeps no other copy of it.
-pub(super) fn secret_line(interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
+fn secret_line(interrupt: &AtomicBool) -> Option<Zeroizing<String>> {
     /// Largest line of a terminal, in bytes.
     const LINE: usize = 4096;
     const POLL_INTERVAL: Timespec = Timespec {

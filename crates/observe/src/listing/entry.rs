@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::socket_figures::SocketFigures;
-use crate::watch::ConnectionOwner;
+use crate::connections::ConnectionOwner;
 
 /// Words that stand before the states of sockets where `ss` lists more than TCP.
 const TCP: &str = "tcp";

@@ -1,4 +1,4 @@
-//! Text of `ss` → the connections in it, as [`crate::watch_others`] would have sampled them.
+//! Text of `ss` → the connections in it, as a watch of them would have sampled them.
 //!
 //! Pure: it reads text, and nothing of this host. Tested against text of iproute2 5.10, 6.1 and 7.1.
 
@@ -12,8 +12,8 @@ use std::net::SocketAddr;
 use fullpipe_record::{Sample, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::machines::MachineMeters;
-use crate::watch::{ObservedConnection, WatchedConnections};
+use crate::connections::{ObservedConnection, WatchedConnections};
+use crate::readings::MachineReadings;
 use entry::ListedConnection;
 
 /// Time between two listings that state none.
@@ -203,7 +203,7 @@ impl ListedConnections {
             took: took.unwrap_or_default(),
             connections: self.connections,
             samples: self.samples,
-            machines: MachineMeters::new(false),
+            machines: MachineReadings::default(),
             processor: Vec::new(),
             fewest_snapshots: MIN_SNAPSHOTS,
         }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::connections::MISSES;
 use fullpipe_record::TcpInfo;
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 use std::net::{TcpListener, TcpStream};

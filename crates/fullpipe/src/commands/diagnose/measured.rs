@@ -5,11 +5,12 @@ use fullpipe_experiment::{FarEnd, OwnPart, measure_until_sure, ranked_remedies};
 use fullpipe_host::defects_behind;
 use fullpipe_probe::{measure_iperf2, measure_transfer};
 use fullpipe_record::{
-    At, Diagnosis, DiagnosisReport, Evidence, Framing, KernelVersion, Remedy, SureBound, Trial,
+    At, Diagnosis, DiagnosisReport, Evidence, Framing, Remedy, SureBound, Trial,
 };
 
 use super::DiagnoseArguments;
 use crate::commands::capture::with_capture;
+use crate::commands::handed_over::kernels;
 use crate::commands::live::pass_event;
 use crate::commands::load::ServerAddress;
 use crate::commands::measure::interval_printer;
@@ -236,11 +237,6 @@ fn diagnose_measurement(
             evidence: None,
         },
     )
-}
-
-/// Returns the kernels of the sender and of the receiver, where known.
-pub(super) fn kernels(evidence: &Evidence) -> [Option<KernelVersion>; 2] {
-    [&evidence.sender, &evidence.receiver].map(|host| host.as_ref().map(|settings| settings.kernel))
 }
 
 fn is_whole(measurement: &Measurement) -> bool {

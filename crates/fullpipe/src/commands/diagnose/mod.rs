@@ -1,7 +1,6 @@
 //! `fullpipe diagnose`: the limit of a transfer, and what would lift it.
 
 mod completion;
-mod handed_over;
 mod measured;
 mod own_flags;
 mod progress;
@@ -14,6 +13,7 @@ use std::str::FromStr;
 use fullpipe_observe::WatchSubject;
 
 use crate::commands::capture::CaptureArgument;
+use crate::commands::handed_over::{self, HandedArguments};
 use crate::commands::host::JournalFolder;
 use crate::commands::load::{MeasureLoadArguments, RouteArguments, ServerAddress};
 use crate::commands::stated::StatedEnds;
@@ -126,7 +126,12 @@ impl RunCommand for DiagnoseArguments {
         self.own_flags.check_target(self.target.as_ref())?;
         self.stated.check_flags(self.from.is_some())?;
         if let (Some(files), None) = (&self.from, &self.apply) {
-            return handed_over::run(self, files, terminal);
+            let known = HandedArguments {
+                bandwidth: self.bandwidth,
+                stated: &self.stated,
+                output: &self.output,
+            };
+            return handed_over::run(&known, files, terminal);
         }
         match (
             &self.target,

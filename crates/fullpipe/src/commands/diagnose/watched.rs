@@ -8,19 +8,13 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 
-use fullpipe_diagnose::diagnose;
-use fullpipe_experiment::ranked_remedies;
-use fullpipe_host::defects_behind;
 use fullpipe_lab::PathWitness;
 use fullpipe_observe::{
     WatchError, WatchProgress, WatchSubject, WatchedConnections, open_connections, process_tree,
     watch_others,
 };
 use fullpipe_probe::changed_syn_quotes;
-use fullpipe_record::{
-    CommandEnd, Diagnosis, DiagnosisReport, Evidence, FileCompletion, OwnCapture, Transfer,
-    Validity, Verdict,
-};
+use fullpipe_record::{CommandEnd, DiagnosisReport, FileCompletion, OwnCapture, Validity, Verdict};
 use fullpipe_sys::{CpuTime, children_cpu_time, end_with_this_thread};
 use fullpipe_trace::ExplainedTransfers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,10 +22,11 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 use super::DiagnoseArguments;
-use super::measured::{kernels, print_diagnosis};
+use super::measured::print_diagnosis;
 use super::progress::{HeldOutput, WatchDisplay};
 use super::seen::{SeenTransfer, WatchedFindings, command_time_forecast};
 use crate::commands::capture::OwnRecording;
+use crate::commands::handed_over::diagnose_transfer;
 use crate::commands::prelude::*;
 
 /// Default duration of watching a process or a connection.
@@ -572,28 +567,6 @@ fn finish_recording(
             Terminal::print_error(&failure.message);
             None
         }
-    }
-}
-
-/// Returns the limit of a transfer of another program, and what would lift it.
-pub(super) fn diagnose_transfer(transfer: Option<Transfer>, evidence: Evidence) -> Diagnosis {
-    let verdict = diagnose(&evidence);
-    let mut remedies = ranked_remedies(&evidence, &verdict);
-    if evidence.is_watched {
-        // Flags of our own are of no use to another program.
-        for remedy in &mut remedies {
-            let apply = &mut remedy.commands.apply;
-            apply.retain(|command| !command.starts_with("fullpipe measure "));
-        }
-    }
-    let defects = defects_behind(&verdict, kernels(&evidence));
-    Diagnosis {
-        transfer,
-        verdict,
-        remedies,
-        defects,
-        next: Vec::new(),
-        evidence: Some(evidence),
     }
 }
 

@@ -1,14 +1,22 @@
 //! `fullpipe diff`: two results, or two settings measured in pairs.
 
 mod documents;
-mod pairs;
+
+cfg_if::cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        mod pairs;
+
+        use crate::commands::load::AccessArguments;
+    } else {
+        use super::elsewhere::{AccessArguments, pairs};
+    }
+}
 
 use clap::Arg;
 use fullpipe_experiment::{comparability_faults, compare_samples};
 use fullpipe_record::DifferenceReport;
 
 use super::prelude::*;
-use crate::commands::load::AccessArguments;
 use crate::values::some_test_time;
 
 /// The difference between two results or settings, with its interval.

@@ -1,7 +1,7 @@
 //! Programs on the hosts of a lab.
 
-use super::scenarios::load_scenario;
 use crate::commands::prelude::*;
+use crate::commands::scenario_file::load_scenario;
 use fullpipe_lab::{Backend, Host, JoinedLab, Lab, LabError, LabPlan, ProgramStdio, StandingLab};
 use fullpipe_scenario::Scenario;
 

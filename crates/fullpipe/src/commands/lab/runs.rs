@@ -1,9 +1,9 @@
 //! Scenarios and grids under way, with their progress.
 
-use super::scenarios::{check_congestion_controls, load_scenario};
-use super::scenarios::{check_path_support, load_grid};
+use super::scenarios::{check_congestion_controls, check_path_support, load_grid};
 use crate::commands::grid_runs::GridRuns;
 use crate::commands::prelude::*;
+use crate::commands::scenario_file::load_scenario;
 use fullpipe_experiment::{
     CaptureTo, ExperimentError, GridPlace, grid_duration, run_grid, run_scenario,
     run_scenario_virtually,

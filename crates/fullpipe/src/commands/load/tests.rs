@@ -1,34 +1,6 @@
 use super::*;
 
 #[test]
-fn a_rate_may_say_how_many_go_at_once() {
-    assert_eq!(
-        "10M".parse(),
-        Ok(OfferedRate {
-            rate: BitRate::from_mbps(10),
-            burst: None
-        })
-    );
-    assert_eq!(
-        "10Mbit/s/4".parse(),
-        Ok(OfferedRate {
-            rate: BitRate::from_mbps(10),
-            burst: Some(4)
-        })
-    );
-    assert_eq!(
-        "0/8".parse(),
-        Ok(OfferedRate {
-            rate: BitRate::ZERO,
-            burst: Some(8)
-        })
-    );
-    for text in ["10M/", "10M/0", "10M/1001", "fast"] {
-        assert!(text.parse::<OfferedRate>().is_err(), "{text}");
-    }
-}
-
-#[test]
 fn a_host_may_come_with_its_port() {
     let server = |text: &str| {
         text.parse::<ServerAddress>()

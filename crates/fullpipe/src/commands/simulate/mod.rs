@@ -324,7 +324,7 @@ impl SimulateArguments {
             let is_table = plans.len() > 1;
             return Ok((plans, is_table));
         };
-        let scenario = super::lab::load_scenario(name)?;
+        let scenario = super::scenario_file::load_scenario(name)?;
         if let Some(step) = scenario.steps.iter().find(|step| step.relays) {
             return Err(ExperimentError::Named {
                 name: step.name.clone(),

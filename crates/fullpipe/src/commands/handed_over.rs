@@ -5,21 +5,23 @@ use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
 
-use fullpipe_experiment::KnownFacts;
+use fullpipe_diagnose::diagnose;
+use fullpipe_experiment::{KnownFacts, ranked_remedies};
+use fullpipe_host::defects_behind;
 use fullpipe_observe::{
     ConnectionListing, CounterReader, CounterSource, HostCounters, read_listing, watched_transfers,
 };
 use fullpipe_record::{
-    At, Basis, Diagnosis, DiagnosisReport, Evidence, Framing, Limit, Machine, Transfer,
+    At, Basis, Diagnosis, DiagnosisReport, Evidence, Framing, KernelVersion, Limit, Machine,
+    Transfer,
 };
 use fullpipe_store::{iperf3_transfers, text_in_utf_8};
 use serde::de::IgnoredAny;
 
-use super::DiagnoseArguments;
-use super::watched::diagnose_transfer;
-use crate::commands::document::{name_of, own_documents};
-use crate::commands::prelude::*;
-use crate::commands::trace::{HandedCapture, explain_captures};
+use super::document::{name_of, own_documents};
+use super::prelude::*;
+use super::stated::StatedEnds;
+use super::trace::{HandedCapture, explain_captures};
 use crate::input::read_input;
 
 /// Bytes of a file by which its kind is known.
@@ -33,8 +35,19 @@ const WANTED: &str =
     "a listing of `ss -tinmoe`, a result of `iperf3 -J`, counters, a capture, or JSON of fullpipe";
 const MORE: &str = "`fullpipe explain inputs` lists what can be read";
 
+/// What is known of the transfers beside the files, and how the result is printed.
+pub(super) struct HandedArguments<'a> {
+    pub(super) bandwidth: Option<BitRate>,
+    pub(super) stated: &'a StatedEnds,
+    pub(super) output: &'a OutputArguments,
+}
+
 /// Diagnoses the transfers in files; `-` is standard input.
-pub(super) fn run(arguments: &DiagnoseArguments, files: &[PathBuf], terminal: &Terminal) -> Result {
+pub(super) fn run(
+    arguments: &HandedArguments<'_>,
+    files: &[PathBuf],
+    terminal: &Terminal,
+) -> Result {
     let mut handed = HandedOver::default();
     for file in files {
         handed.read_file(file)?;
@@ -155,7 +168,7 @@ impl HandedOver {
     }
 
     /// Judges the transfers of captures, with the counters of their hosts.
-    fn explain_captures(self, arguments: &DiagnoseArguments, terminal: &Terminal) -> Result {
+    fn explain_captures(self, arguments: &HandedArguments<'_>, terminal: &Terminal) -> Result {
         let is_more = !self.transfers.is_empty() || !self.text.trim().is_empty();
         if is_more || self.captures.len() > 2 {
             let message =
@@ -180,7 +193,12 @@ impl HandedOver {
     }
 
     /// Judges the transfers, and prints what is found.
-    fn explain(mut self, arguments: &DiagnoseArguments, name: &str, terminal: &Terminal) -> Result {
+    fn explain(
+        mut self,
+        arguments: &HandedArguments<'_>,
+        name: &str,
+        terminal: &Terminal,
+    ) -> Result {
         let listing = read_listing(&self.text);
         let listed = watched_transfers(&listing.watched, arguments.bandwidth);
         self.transfers
@@ -252,6 +270,33 @@ impl HandedTransfer {
         }
         diagnose_transfer(self.transfer, self.evidence)
     }
+}
+
+/// Returns the limit of a transfer of another program, and what would lift it.
+pub(super) fn diagnose_transfer(transfer: Option<Transfer>, evidence: Evidence) -> Diagnosis {
+    let verdict = diagnose(&evidence);
+    let mut remedies = ranked_remedies(&evidence, &verdict);
+    if evidence.is_watched {
+        // Flags of our own are of no use to another program.
+        for remedy in &mut remedies {
+            let apply = &mut remedy.commands.apply;
+            apply.retain(|command| !command.starts_with("fullpipe measure "));
+        }
+    }
+    let defects = defects_behind(&verdict, kernels(&evidence));
+    Diagnosis {
+        transfer,
+        verdict,
+        remedies,
+        defects,
+        next: Vec::new(),
+        evidence: Some(evidence),
+    }
+}
+
+/// Returns the kernels of the sender and of the receiver, where known.
+pub(super) fn kernels(evidence: &Evidence) -> [Option<KernelVersion>; 2] {
+    [&evidence.sender, &evidence.receiver].map(|host| host.as_ref().map(|settings| settings.kernel))
 }
 
 /// Returns the length of the JSON that a text begins with, if it begins with an object or a list of
