@@ -40,3 +40,40 @@ impl Drop for WriteHalf {
             .and_then(|()| writing.socket.shutdown(Shutdown::Write));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::{CONNECT_DEADLINE, CopyCredentials, DataListener, dial_hosts};
+    use std::io::Read;
+    use std::net::SocketAddr;
+    use std::thread;
+
+    #[test]
+    fn both_directions_flow_at_once_and_end() {
+        const SIZE: usize = 5_000_000;
+        let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
+        let listener = DataListener::start_listening(None, (0, 0), &credentials).unwrap();
+        let hosts = [SocketAddr::from(([127, 0, 0, 1], 0))];
+        let made = dial_hosts(&hosts, listener.port, &credentials, &mut |_| 1)
+            .unwrap()
+            .1
+            .pop()
+            .unwrap();
+        let taken = listener.take_streams(1, CONNECT_DEADLINE).pop().unwrap();
+        let content: Vec<u8> = (0..SIZE).map(|at| (at / 3) as u8).collect();
+        thread::scope(|threads| {
+            for stream in [made, taken] {
+                let (mut from, mut to) = split_stream(stream).unwrap();
+                let content = &content;
+                threads.spawn(move || to.write_all(content).unwrap());
+                threads.spawn(move || {
+                    let mut received = vec![0; SIZE];
+                    from.read_exact(&mut received).unwrap();
+                    assert!(received == *content);
+                    assert_eq!(from.read(&mut [0]).unwrap(), 0);
+                });
+            }
+        });
+    }
+}
