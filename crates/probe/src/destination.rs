@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::client::CallBack;
+use crate::call_back::CallBack;
 use crate::echo::EchoProber;
 use crate::engine::LocalEndpoint;
 use fullpipe_control::{ClientLogin, TlsTrust};

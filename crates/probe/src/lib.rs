@@ -4,6 +4,7 @@
 //! The control connections run on a single-threaded runtime that this crate starts; the data runs
 //! on threads of `engine`.
 
+mod call_back;
 mod client;
 mod destination;
 mod echo;
@@ -17,9 +18,9 @@ mod results;
 mod route;
 mod server;
 
+pub use call_back::{CallBack, RequestedCalls};
 pub use client::{
-    CallBack, RequestedCalls, TestEvent, measure_iperf2, measure_transfer, watch_closely,
-    watch_transfer, watch_until,
+    TestEvent, measure_iperf2, measure_transfer, watch_closely, watch_transfer, watch_until,
 };
 pub use destination::Destination;
 pub use engine::{LocalEndpoint, PrepareError, StorageConfig};

@@ -12,8 +12,8 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tracing::info;
 
-use super::call_back::CallBack;
 use super::session::POLL_INTERVAL;
+use crate::call_back::CallBack;
 use crate::destination::Destination;
 use crate::echo::EchoProber;
 use crate::engine::LocalEndpoint;

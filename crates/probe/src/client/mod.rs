@@ -1,6 +1,5 @@
 //! The client of an iperf3 server: runs the protocol's state machine over real connections.
 
-mod call_back;
 mod connect;
 mod failure;
 mod iperf2;
@@ -12,7 +11,6 @@ mod session;
 mod so_far;
 mod streams;
 
-pub use call_back::{CallBack, RequestedCalls};
 pub use iperf2::measure_iperf2;
 
 use std::os::fd::AsFd;

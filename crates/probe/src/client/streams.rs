@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket}
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use crate::call_back::CallBack;
 use crate::engine::{LocalEndpoint, StreamChannel, apply_options, prepare_socket, prepare_udp};
 use crate::route::{SynAckSniffer, caller_handshake, first_window};
 use fullpipe_iperf::{TestCookie, direction_of, udp};
@@ -23,7 +24,6 @@ use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
-use super::call_back::CallBack;
 use super::connect::CALLING;
 use crate::error::ProbeError;
 
