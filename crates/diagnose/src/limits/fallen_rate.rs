@@ -131,9 +131,20 @@ impl RateSteps {
 
     /// Returns the first step at the higher rate, and the first one after it.
     fn find_fall(&self) -> Option<[usize; 2]> {
+        let tenth = (self.rates.len() - 1) / 10;
+        // Either rate may have lasted for less than a tenth of a long transfer.
+        let shortest = (MIN_PLATEAU_TIME.as_nanos() / self.step.as_nanos()) as usize;
+        let outliers = [tenth, tenth.min(shortest / 2)];
+        outliers
+            .into_iter()
+            .find_map(|outliers| self.find_fall_beyond(outliers))
+    }
+
+    /// Returns the same where so many of the highest and of the lowest rates are exceptions.
+    fn find_fall_beyond(&self, outliers: usize) -> Option<[usize; 2]> {
         let mut sorted = self.rates.clone();
         sorted.sort_unstable();
-        let [low, high] = [1, 9].map(|tenths| sorted[(sorted.len() - 1) * tenths / 10]);
+        let (low, high) = (sorted[outliers], sorted[sorted.len() - 1 - outliers]);
         let middle = BitRate::from_bps(low.bps().midpoint(high.bps()));
         let begin = self.rates.iter().position(|rate| *rate >= middle)?;
         let fall = self.rates.iter().rposition(|rate| *rate >= middle)? + 1;
@@ -187,4 +198,42 @@ fn is_held_low(figures: &SenderSampleFigures, at: Span, by_device: bool) -> bool
             .is_some_and(|rtt| rtt_is_inflated_over(figures, rtt))
     });
     queue || by_device || figures.is_bbr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the fall of rates in Mbit/s, each with the number of steps that it lasts.
+    fn fall(plateaus: &[(u64, usize)]) -> Option<[usize; 2]> {
+        let rates = plateaus.iter().flat_map(|(mbps, steps)| {
+            // A tenth up and down from step to step.
+            (0..*steps)
+                .map(move |step| BitRate::from_bps(mbps * 1000 * (950 + 100 * (step as u64 % 2))))
+        });
+        let steps = RateSteps {
+            step: PLATEAU_STEP,
+            rates: rates.collect(),
+        };
+        steps.find_fall()
+    }
+
+    #[test]
+    fn a_rate_that_falls_at_any_time_has_fallen() {
+        for before in [10, 20, 200, 1980] {
+            assert_eq!(
+                fall(&[(50, before), (20, 2000 - before)]),
+                Some([0, before]),
+                "{before}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_rate_that_was_higher_for_moments_has_not_fallen() {
+        assert_eq!(fall(&[(50, 3), (20, 1997)]), None);
+        assert_eq!(fall(&[(20, 2000)]), None);
+        let bursts = [(50, 3), (20, 200)].repeat(10);
+        assert_eq!(fall(&bursts), None);
+    }
 }

@@ -11,8 +11,8 @@ use crate::finding::LimitFinding;
 use crate::limits::capacity;
 use crate::path::stated_capacity;
 use crate::thresholds::{
-    AT_KNOWN_FLOW_LIMIT, KNOWN_FLOW_LIMITS, MAX_STREAMS, MIN_POLICED_FLOWS, NEXT_SIZE_FACTOR,
-    SAME_RATE_OF_FLOWS, SHARED_PIPE_SHARE,
+    AT_KNOWN_FLOW_LIMIT, EQUAL_RATE_OF_FLOWS, KNOWN_FLOW_LIMITS, MAX_STREAMS, MIN_POLICED_FLOWS,
+    NEXT_SIZE_FACTOR, SAME_RATE_OF_FLOWS, SHARED_PIPE_SHARE,
 };
 
 /// Finds a bound of each connection where several have one and the same rate, and together far less
@@ -24,20 +24,20 @@ pub(crate) fn find_flow_limit(
     let is_policed = found.verdict == LegalVerdict::Loss(LossVerdict::Policer);
     if figures.stream_count() > 1 {
         let stated = stated_capacity(figures)?;
+        let spread = rate_spread(figures)?;
         // Windows that a policer cuts are alike by chance at times.
-        let is_alike = if is_policed {
-            figures.flows.len() >= MIN_POLICED_FLOWS
-        } else {
-            found.limit_kind() != Limit::Loss && capacity::is_flat(figures)
-        };
-        let other = if is_policed {
-            found.verdict
+        let are_several = figures.flows.len() >= MIN_POLICED_FLOWS;
+        let is_loss = found.limit_kind() == Limit::Loss;
+        let is_alike = are_several && (is_policed || spread <= EQUAL_RATE_OF_FLOWS)
+            || !is_loss && capacity::is_flat(figures);
+        let other: LegalVerdict = if is_loss {
+            LossVerdict::Policer.into()
         } else {
             CapacityVerdict::Shared.into()
         };
         let is_bound = figures.rate < stated.scale_by(SHARED_PIPE_SHARE)
             && is_alike
-            && have_one_rate(figures) == Some(true);
+            && spread <= SAME_RATE_OF_FLOWS;
         return is_bound.then(|| {
             found
                 .as_verdict(CapacityVerdict::PerFlowLimit)
@@ -49,17 +49,17 @@ pub(crate) fn find_flow_limit(
         .then(|| found.clone().add_alternative(CapacityVerdict::PerFlowLimit))
 }
 
-/// Returns true if each stream carries as much as the others; `None` where it is not known how much
-/// one of them carries.
-fn have_one_rate(figures: &SenderSampleFigures) -> Option<bool> {
+/// Returns the largest difference between what streams carry, as a share of their median; `None`
+/// where it is not known how much one of them carries.
+fn rate_spread(figures: &SenderSampleFigures) -> Option<f64> {
     let sizes: Vec<u64> = figures
         .flows
         .iter()
         .map(|flow| flow.counter_growth(|tcp| tcp.bytes_acked.map(ByteCount::get)))
         .collect::<Option<_>>()?;
     let spread = sizes.iter().max()? - sizes.iter().min()?;
-    let middle = median(sizes)? as f64;
-    Some(middle > 0.0 && spread as f64 <= middle * SAME_RATE_OF_FLOWS)
+    let middle = median(sizes).filter(|middle| *middle > 0)?;
+    Some(spread as f64 / middle as f64)
 }
 
 /// Returns true if one stream has an even rate that is known as the most of a connection, and

@@ -218,6 +218,20 @@ fn packets_that_overtake_others_hold_nothing_back_where_nothing_was_sent_again()
 }
 
 #[test]
+fn packets_that_overtake_others_were_not_late_where_what_was_sent_again_was_needed() {
+    let named = |needless: u64| {
+        let seen = without(stated(lossy(&IRREGULAR), 1000), |sample| {
+            sample.tcp.total_retrans = Some(SegCount::new(60));
+            sample.tcp.reorder_events = Some(SegCount::new(50));
+            sample.tcp.dsack_dups = Some(SegCount::new(needless));
+        });
+        diagnose(&seen).cause
+    };
+    assert_ne!(named(1), Cause::Reordering);
+    assert_eq!(named(10), Cause::Reordering);
+}
+
+#[test]
 fn a_window_that_grows_after_the_ramps_loss_is_recovering() {
     // One loss early on, at 400 Mbit/s; since then none, and the formula for no loss allows
     // anything.

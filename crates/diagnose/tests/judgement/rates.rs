@@ -4,6 +4,8 @@ use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{Cause, Change, Evidence, Limit, Verdict};
 use fullpipe_units::SegCount;
 
+use crate::limits::{IRREGULAR, lossy};
+
 use crate::builder::{self, MIB, Moment, Writes, moment, samples, sawtooth, stated};
 
 fn names(verdict: &Verdict) -> Vec<&str> {
@@ -43,6 +45,19 @@ fn a_rate_that_falls_for_good_with_a_queue_is_an_allowance_that_was_used_up() {
     ] {
         assert!(ids.iter().any(|it| it == id), "{ids:?}");
     }
+}
+
+#[test]
+fn an_allowance_of_a_few_seconds_is_seen_in_a_transfer_of_minutes() {
+    let course = |t: f64| {
+        if t < 5.0 {
+            moment(90.0, 24.0)
+        } else {
+            moment(20.0, 60.0)
+        }
+    };
+    let verdict = diagnose(&builder::evidence("cubic", 20, samples(200.0, 1, course)));
+    assert_eq!(verdict.name(), "capacity/allowance", "{}", verdict.sentence);
 }
 
 #[test]
@@ -103,6 +118,32 @@ fn connections_with_one_rate_far_below_the_bandwidth_have_a_bound_each() {
         .find(|remedy| remedy.id == "parallel-streams")
         .unwrap();
     assert_eq!(streams.changes, [Change::Streams(20)]);
+}
+
+#[test]
+fn connections_whose_losses_leave_them_one_rate_have_a_bound_each() {
+    let one = lossy(&IRREGULAR).sender_samples;
+    // The last one carries as much, or less in all of its time.
+    let with_last = |share: f64| {
+        let streams = (0..4).flat_map(|stream| {
+            let share = if stream == 3 { share } else { 1.0 };
+            one.iter().cloned().map(move |mut sample| {
+                sample.stream = stream;
+                let acked = sample.tcp.bytes_acked.unwrap_or_default();
+                sample.tcp.bytes_acked = Some(acked.scale_by(share));
+                sample
+            })
+        });
+        diagnose(&stated(
+            builder::evidence("cubic", 100, streams.collect()),
+            1000,
+        ))
+    };
+    assert_eq!(
+        names(&with_last(1.0)),
+        ["capacity/per-flow-limit", "loss/policer"]
+    );
+    assert_ne!(with_last(0.9).cause, Cause::PerFlowLimit);
 }
 
 #[test]
