@@ -56,7 +56,7 @@ fn sets_of(view: Basis, names_other: bool) -> impl Iterator<Item = &'static Cand
 }
 
 /// What the figures of the sending end leave open, with those of the receiving end or without.
-const OF_SENDING_END: [CandidateSet; 9] = [
+const OF_SENDING_END: [CandidateSet; 10] = [
     set(
         &[
             ReceiveWindow(TcpRmemMax),
@@ -89,6 +89,10 @@ const OF_SENDING_END: [CandidateSet; 9] = [
     set(
         &[Capacity(Allowance), Capacity(Shared)],
         "a second transfer after a rest, which has the higher rate again, and the counters of the device (ethtool -S)",
+    ),
+    set(
+        &[Capacity(Allowance), Loss(Policer)],
+        "a second transfer after a rest, which has the higher rate again for as many bytes",
     ),
     set(
         &[Capacity(PerFlowLimit), Capacity(Shared)],

@@ -294,8 +294,13 @@ pub(crate) fn behind_rates(
         LegalVerdict::Loss(LossVerdict::Policer | LossVerdict::ShallowQueue)
     );
     if let Some(fallen) = FallenRate::from_figures(figures, by_device) {
+        // The bucket of a policer may last for seconds, too.
+        let other = match found.verdict {
+            policed @ LegalVerdict::Loss(LossVerdict::Policer) => policed,
+            _ => CapacityVerdict::Shared.into(),
+        };
         let found = LimitFinding::new(CapacityVerdict::Allowance, fallen.share);
-        return Some(found.add_alternative(CapacityVerdict::Shared));
+        return Some(found.add_alternative(other));
     }
     flow_limit::find_flow_limit(figures, found)
 }
