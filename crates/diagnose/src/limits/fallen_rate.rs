@@ -152,8 +152,7 @@ impl RateSteps {
         let highs = before.filter(|rate| **rate >= middle).count();
         let stays_high = highs as f64 >= (fall - begin) as f64 * MIN_PLATEAU_SHARE;
         let shorter = (fall - begin).min(self.rates.len() - fall) as u64;
-        let [before, after] =
-            [&self.rates[begin..fall], &self.rates[fall..]].map(|plateau| median_rate(plateau));
+        let [before, after] = [&self.rates[begin..fall], &self.rates[fall..]].map(median_rate);
         let found = stays_high
             && is_even(&self.rates[begin..fall])
             && before >= after.scale_by(FALLEN_RATE_FACTOR)
