@@ -15,6 +15,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::engine::LocalEndpoint;
 
+/// What fails where no call of the server arrives, as in "cannot …".
+pub(crate) const GETTING_CALLS: &str = "have the server connect to this end";
+
 /// Random bytes of a token.
 const TOKEN: usize = 32;
 
@@ -66,7 +69,7 @@ impl CallBack {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let called = self.await_calls(1, local, limit, |_| Ok(()));
+        let called = self.await_calls(1, local, limit, |_| ());
         runtime.block_on(called).map(drop)
     }
 
@@ -81,7 +84,7 @@ impl CallBack {
         count: u16,
         local: &LocalEndpoint,
         limit: Duration,
-        prepare: impl Fn(&Socket) -> io::Result<()>,
+        prepare: impl Fn(&Socket),
     ) -> io::Result<Vec<TcpStream>> {
         let listener = listen_tcp(local.address, self.port, |socket| {
             if let Some(device) = &local.device {
@@ -89,7 +92,8 @@ impl CallBack {
             }
             // Without the SYN it is not known what devices on the path changed.
             let _ = fullpipe_sys::save_syn(socket);
-            prepare(socket)
+            prepare(socket);
+            Ok(())
         })
         .map_err(io::Error::other)?;
         let token = to_hexadecimal(&random_bytes::<TOKEN>()?);
@@ -181,14 +185,14 @@ mod tests {
             drop((strangers, known));
             Ok(())
         });
-        let called = way.await_calls(3, &here(), LIMIT, |_| Ok(())).await;
+        let called = way.await_calls(3, &here(), LIMIT, |_| ()).await;
         assert_eq!(called.unwrap().len(), 3);
     }
 
     #[tokio::test]
     async fn a_server_that_cannot_call_is_said_at_once() {
         let way = CallBack::new(0, |_| Err(io::Error::other("no route")));
-        let called = way.await_calls(1, &here(), LIMIT, |_| Ok(())).await;
+        let called = way.await_calls(1, &here(), LIMIT, |_| ()).await;
         assert_eq!(called.unwrap_err().to_string(), "no route");
     }
 

@@ -13,8 +13,8 @@ use super::record::Record;
 /// Seconds that a transfer may last.
 const SECONDS: [f64; 2] = [20.0, 600.0];
 
-/// Least share of the time that was drawn which a transfer must take: one that its limit lets end
-/// at once has nothing to forecast.
+/// Share of the shortest time that a transfer must take: one that its limit lets end at once has
+/// nothing to forecast.
 const MIN_SHARE_OF_TIME: f64 = 0.9;
 
 /// Most segments of a transfer, so that it is simulated in seconds.
@@ -46,7 +46,7 @@ struct AskedCompletion<'r> {
 
 impl<'r> AskedCompletion<'r> {
     /// Forecasts the end of a transfer after a share of its bytes; `None` if it took less than the
-    /// time that was drawn, or too little passed for a forecast.
+    /// shortest time, or too little passed for a forecast.
     fn from_record(record: &'r Record, share: f64) -> Option<Self> {
         let evidence = record.evidence.as_ref()?;
         let progress = sender_progress(&evidence.sender_samples);

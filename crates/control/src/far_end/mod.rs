@@ -81,7 +81,7 @@ pub struct FarEndOptions {
     /// True if the program that was brought there is removed as soon as it runs.
     pub leaves_nothing: bool,
     /// True if `sudo` runs the program there.
-    pub is_root: bool,
+    pub uses_sudo: bool,
 }
 
 /// A program at another host that cannot be had.

@@ -86,7 +86,7 @@ pub(super) fn request_line(
     } else {
         "keep"
     };
-    let user = if options.is_root { "sudo" } else { "own" };
+    let user = if options.uses_sudo { "sudo" } else { "own" };
     let words: Vec<String> = words.iter().map(|word| quoted_word(word)).collect();
     format!(
         "{}\n{digest} {stay} {user} {}\n",
@@ -119,7 +119,7 @@ mod tests {
             ssh: Vec::new(),
             binaries: None,
             leaves_nothing,
-            is_root: leaves_nothing,
+            uses_sudo: leaves_nothing,
         };
         assert_eq!(
             asked(request_line(None, &options(true), &words)),

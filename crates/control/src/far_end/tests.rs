@@ -12,7 +12,7 @@ fn local(shell: &str, environment: &str, folder: &Path) -> FarEndOptions {
         ssh: ["sh", "-c", &script, "ssh"].map(str::to_owned).to_vec(),
         binaries: Some(folder.to_owned()),
         leaves_nothing: false,
-        is_root: false,
+        uses_sudo: false,
     }
 }
 
@@ -135,12 +135,12 @@ fn the_program_is_run_by_sudo_if_that_is_asked_for() {
          shift && exec \"$@\"; }}\\n' > {folder}/sudo; chmod 755 {folder}/sudo"
     );
     let mut options = local("sh", &sudo, programs.path());
-    options.is_root = true;
+    options.uses_sudo = true;
     let [_, words, said] = start_echo(&options).unwrap();
     assert_eq!((&*words, &*said), ("<a b><it's><$HOME>", "hello"));
     let without = format!("export HOME={folder}; sudo() {{ return 1; }}");
     let mut options = local("sh", &without, programs.path());
-    options.is_root = true;
+    options.uses_sudo = true;
     let error = start_echo(&options).unwrap_err().to_string();
     assert!(error.contains("sudo is not there"), "{error}");
 }

@@ -287,15 +287,13 @@ mod tests {
     fn a_folder_is_gone_though_nobody_reads_its_name() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
-        // The script's own file system, so that no other test's folder is seen.
-        let root = std::env::temp_dir().join(format!("folder-{}", std::process::id()));
-        std::fs::create_dir(&root).unwrap();
-        let script = SCRIPT.replace("/var/tmp", root.to_str().unwrap());
+        // A place of its own, in which no other test makes a folder.
+        let place = tempfile::tempdir().unwrap();
+        let script = SCRIPT.replace("/var/tmp", place.path().to_str().unwrap());
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh", FolderMedium::Disk.name()]);
         let status = command.stdin(Stdio::null()).stdout(writer).status();
-        let left = std::fs::read_dir(&root).unwrap().count();
-        std::fs::remove_dir_all(&root).unwrap();
+        let left = std::fs::read_dir(place.path()).unwrap().count();
         assert_eq!((status.unwrap().code(), left), (Some(0), 0));
     }
 

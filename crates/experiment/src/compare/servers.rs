@@ -128,7 +128,7 @@ impl RemoteServers {
             ssh: self.ssh_command(),
             binaries: None,
             leaves_nothing: false,
-            is_root: false,
+            uses_sudo: false,
         };
         let host = SshHost::new(None, &self.host, None).ok()?;
         FarProgram::bring(&host, &options).ok()

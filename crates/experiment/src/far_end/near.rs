@@ -90,8 +90,7 @@ impl FarEnd {
             .map_err(|error| FarEndFailure::Key(io::Error::other(error)))?;
         let login = host.login.clone();
         let request = FarRequest::Serve { key: text, port };
-        let asked_port = port;
-        let FarAnswer::Serves { port } = ask(&mut program, &request, &login)? else {
+        let FarAnswer::Serves { port: served } = ask(&mut program, &request, &login)? else {
             return Err(program.nonsense("no port").into());
         };
         let name = login.rsplit_once('@').map_or(&*login, |(_, name)| name);
@@ -99,12 +98,12 @@ impl FarEnd {
             program: Arc::new(Mutex::new(program)),
             host: configured_host(&options.ssh, &login).unwrap_or_else(|| name.to_owned()),
             login,
-            port,
+            port: served,
             key,
             call_back: None,
         };
         if let Err(cause) = far.check_port() {
-            far.call_back = Some(far.arrange_calls(asked_port, cause)?);
+            far.call_back = Some(far.arrange_calls(port, cause)?);
         }
         far.start_pulse();
         Ok(far)

@@ -174,7 +174,10 @@ impl FarHost {
 
     /// Opens connections to a port of the near end, and has them served.
     fn call_near_end(&self, port: u16, count: u16, token: &str) -> FarAnswer {
-        let Some(near) = ssh_address(0).filter(|_| count <= MAX_CALLS) else {
+        if count > MAX_CALLS {
+            return FarAnswer::Failed(format!("more than {MAX_CALLS} connections are asked for"));
+        }
+        let Some(near) = ssh_address(0) else {
             return FarAnswer::Failed("no address of the near end is known".to_owned());
         };
         let near = SocketAddr::new(near, port);

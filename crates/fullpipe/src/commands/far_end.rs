@@ -80,7 +80,7 @@ impl SshArguments {
             ssh: self.words(),
             binaries: self.binaries.clone(),
             leaves_nothing: false,
-            is_root: false,
+            uses_sudo: false,
         }
     }
 }
@@ -111,7 +111,7 @@ impl FarEndArguments {
     fn options(&self) -> FarEndOptions {
         FarEndOptions {
             leaves_nothing: self.leave_nothing,
-            is_root: self.sudo,
+            uses_sudo: self.sudo,
             ..self.ssh.far_end_options()
         }
     }

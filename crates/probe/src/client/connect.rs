@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tracing::info;
 
 use super::session::POLL_INTERVAL;
-use crate::call_back::CallBack;
+use crate::call_back::{CallBack, GETTING_CALLS};
 use crate::destination::Destination;
 use crate::echo::EchoProber;
 use crate::engine::LocalEndpoint;
@@ -28,9 +28,6 @@ const NEXT_ADDRESS: Duration = Duration::from_secs(1);
 /// packet, and over a path that swallows large packets the byte that ends the test would wait
 /// behind them for ever.
 const CONTROL_SEGMENT: u32 = 1220;
-
-/// What fails where no call of the server arrives.
-pub(super) const CALLING: &str = "have the server connect to this end";
 
 /// Returns the control connection to the first address of the server that answers, and the echo
 /// requests to it.
@@ -54,9 +51,8 @@ async fn await_control(
     let limit = destination.connect_timeout();
     let called = call_back.await_calls(1, &destination.local, limit, |socket| {
         let _ = socket.set_tcp_mss(CONTROL_SEGMENT);
-        Ok(())
     });
-    let not_called = ProbeError::from_io(CALLING);
+    let not_called = ProbeError::from_io(GETTING_CALLS);
     let control = match called.await {
         Ok(mut calls) => calls.pop().ok_or_else(|| ErrorKind::NotConnected.into()),
         Err(error) => Err(error),

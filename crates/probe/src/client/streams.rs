@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream as StdTcpStream, UdpSocket as StdUdpSocket}
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use crate::call_back::CallBack;
+use crate::call_back::{CallBack, GETTING_CALLS};
 use crate::engine::{LocalEndpoint, StreamChannel, apply_options, prepare_socket, prepare_udp};
 use crate::route::{SynAckSniffer, caller_handshake, first_window};
 use fullpipe_iperf::{TestCookie, direction_of, udp};
@@ -24,7 +24,6 @@ use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::{sleep, timeout};
 
-use super::connect::CALLING;
 use crate::error::ProbeError;
 
 /// Maximum number of connections that are opened at the same time: fewer than a fullpipe server
@@ -145,13 +144,14 @@ impl StreamOpener<'_> {
         call_back: &CallBack,
         count: u16,
     ) -> Result<Vec<OpenStream>, ProbeError> {
+        // What the kernel refuses is reported of the sockets, to which it is applied again.
         let prepare = |socket: &Socket| {
-            apply_options(&SockRef::from(socket), self.request).map_err(io::Error::other)
+            let _ = apply_options(&SockRef::from(socket), self.request);
         };
         let called = call_back
             .await_calls(count, self.local, self.timeout, prepare)
             .await
-            .map_err(ProbeError::from_io(CALLING))?;
+            .map_err(ProbeError::from_io(GETTING_CALLS))?;
         let mut open = Vec::with_capacity(called.len());
         for stream in called {
             apply_options(&SockRef::from(&stream), self.request)?;
