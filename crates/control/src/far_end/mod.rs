@@ -19,8 +19,8 @@ use fullpipe_sys::ends_within;
 use fullpipe_units::without_control_characters;
 use thiserror::Error;
 
-use self::program::{ProgramFile, program_file};
-use self::script::{ASKS, GREETING, REFUSAL, STARTS, quoted_word, request_line, shell_command};
+use self::program::ProgramFile;
+use self::script::{ASKS, GREETING, REFUSAL, STARTS, quoted_word, request_lines, shell_command};
 
 /// Time for a user to log in.
 const LOGIN_DEADLINE: Duration = Duration::from_mins(2);
@@ -177,10 +177,10 @@ impl FarProgram {
         words: &[String],
     ) -> Result<Self, FarEndError> {
         let mut far = Self::log_in(host, options)?;
-        let greeting = far.await_greeting()?;
-        let program = greeting.choose_program(&far.host, options)?;
-        let digest = program.as_ref().map(|program| &*program.digest);
-        far.write(request_line(digest, options, words).as_bytes())?;
+        let programs = ProgramFile::find_all(options.binaries.as_deref())?;
+        // Where ssh has ended, the greeting that is missing says why.
+        let _ = far.write(request_lines(&programs, options, words).as_bytes());
+        let program = far.await_greeting()?.choose_program(&far.host, programs)?;
         let when = "before fullpipe started there";
         loop {
             let line = far.next_line(ANSWER_DEADLINE, when)?;
@@ -257,7 +257,7 @@ impl FarProgram {
     /// Sends the program, which the other host asks for. Whether all of it came shows in its next
     /// line: a host without room takes no more.
     fn send_program(&mut self, program: &ProgramFile) -> Result<(), FarEndError> {
-        let compressed = program.compress();
+        let compressed = program.compress()?;
         self.write(format!("{}\n", compressed.len()).as_bytes())?;
         let Some(to) = &mut self.to else {
             return Ok(());
@@ -382,26 +382,24 @@ impl ScriptGreeting {
         })
     }
 
-    /// Returns the program to be brought there; `None` if the host has it on its path, or has one
-    /// and there is none here.
+    /// Returns the program that may be brought there; `None` if the host has one and there is none
+    /// here for its machine.
     fn choose_program(
         &self,
         host: &str,
-        options: &FarEndOptions,
+        programs: Vec<ProgramFile>,
     ) -> Result<Option<ProgramFile>, FarEndError> {
         let is_linux = self.system == "Linux";
-        let file = program_file(&self.machine, options.binaries.as_deref()).filter(|_| is_linux);
-        match file {
-            Some(file) => {
-                let program = ProgramFile::read(&file)?;
-                Ok(Some(program).filter(|program| program.digest != self.installed))
-            }
-            None if is_linux && self.installed != "-" => Ok(None),
-            None => Err(FarEndError::NoProgram {
+        let mut suitable = programs
+            .into_iter()
+            .filter(|program| is_linux && program.machine == self.machine);
+        match suitable.next() {
+            None if !is_linux || self.installed == "-" => Err(FarEndError::NoProgram {
                 host: host.to_owned(),
                 system: printable_text(&self.system),
                 machine: printable_text(&self.machine),
             }),
+            program => Ok(program),
         }
     }
 }

@@ -14,50 +14,76 @@ use super::FarEndError;
 /// Folder beside that of the program in which a package keeps the programs for other hosts.
 const PACKAGED: &str = "../lib/fullpipe";
 
-/// Returns the file for a machine that `uname -m` calls so: `fullpipe-MACHINE` in `folder` or
-/// beside the installed program, or else this program itself, if the machine is of its kind.
-pub(super) fn program_file(machine: &str, folder: Option<&Path>) -> Option<PathBuf> {
-    let own = std::env::current_exe().ok();
-    let packaged = own
-        .as_ref()
-        .and_then(|own| Some(own.parent()?.join(PACKAGED)));
-    let name = format!("fullpipe-{machine}");
-    let is_plain = machine
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let folders = [folder.map(Path::to_owned), packaged].into_iter().flatten();
-    let for_machine = folders
-        .map(|folder| folder.join(&name))
-        .find(|file| is_plain && file.is_file());
-    for_machine.or_else(|| own.filter(|_| machine == std::env::consts::ARCH))
-}
+/// Opening of the names of programs for other hosts; the machine as `uname -m` has it follows.
+const NAME: &str = "fullpipe-";
 
-/// A program, compressed.
+/// A program that can be brought to hosts of its machine.
 pub(super) struct ProgramFile {
-    content: Vec<u8>,
+    /// The machine as `uname -m` has it.
+    pub(super) machine: String,
+    pub(super) file: PathBuf,
     /// SHA-256 in hexadecimal.
     pub(super) digest: String,
 }
 
 impl ProgramFile {
-    /// Reads a program.
+    /// Returns the program for each machine that there is one for: `fullpipe-MACHINE` in `folder`,
+    /// or else beside the installed program; and this program itself for machines of its kind that
+    /// have none.
     ///
     /// # Errors
-    /// Fails if the file cannot be read.
-    pub(super) fn read(file: &Path) -> Result<Self, FarEndError> {
-        let content = fs::read(file).map_err(|cause| FarEndError::Program {
-            file: file.to_owned(),
-            cause,
-        })?;
-        let digest = to_hexadecimal(digest(&SHA256, &content).as_ref());
-        Ok(Self { content, digest })
+    /// Fails if a program cannot be read.
+    pub(super) fn find_all(folder: Option<&Path>) -> Result<Vec<Self>, FarEndError> {
+        let own = std::env::current_exe().ok();
+        let packaged = own
+            .as_ref()
+            .and_then(|own| Some(own.parent()?.join(PACKAGED)));
+        let folders = folder.map(Path::to_owned).into_iter().chain(packaged);
+        let files = folders.flat_map(|folder| named_files(&folder));
+        let own = own.map(|own| (std::env::consts::ARCH.to_owned(), own));
+        let mut programs: Vec<Self> = Vec::new();
+        for (machine, file) in files.chain(own) {
+            if programs.iter().all(|other| other.machine != machine) {
+                let digest = digest(&SHA256, &read_program(&file)?);
+                programs.push(Self {
+                    machine,
+                    digest: to_hexadecimal(digest.as_ref()),
+                    file,
+                });
+            }
+        }
+        Ok(programs)
     }
 
     /// Returns the program as gzip (RFC 1952).
-    pub(super) fn compress(&self) -> Vec<u8> {
-        let mut compressed = Vec::new();
+    ///
+    /// # Errors
+    /// Fails if it cannot be read.
+    pub(super) fn compress(&self) -> Result<Vec<u8>, FarEndError> {
+        let (content, mut compressed) = (read_program(&self.file)?, Vec::new());
         // Memory can be read; the digest would show what is missing.
-        let _ = GzEncoder::new(&*self.content, Compression::fast()).read_to_end(&mut compressed);
-        compressed
+        let _ = GzEncoder::new(&*content, Compression::fast()).read_to_end(&mut compressed);
+        Ok(compressed)
     }
+}
+
+/// Returns the files of a folder that are named for machines, with the machines.
+fn named_files(folder: &Path) -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let machine = name.to_str()?.strip_prefix(NAME)?;
+        let is_plain = machine
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        (is_plain && entry.path().is_file()).then(|| (machine.to_owned(), entry.path()))
+    });
+    named.collect()
+}
+
+fn read_program(file: &Path) -> Result<Vec<u8>, FarEndError> {
+    fs::read(file).map_err(|cause| FarEndError::Program {
+        file: file.to_owned(),
+        cause,
+    })
 }

@@ -2,10 +2,12 @@
 //!
 //! Its beginning is one argument of ssh, in single quotes for whatever shell the user has there
 //! (POSIX shells, csh, fish), so it has no quote, backslash, exclamation mark and newline of its
-//! own. It greets, and reads the rest as a line, and one line more (see [`request_line`]). The rest
-//! takes the program if it is not there yet, and becomes it.
+//! own. It greets, and reads the rest as a line, and one line more (see [`request_lines`]), which are
+//! sent before it greets: each round trip counts. The rest takes the program if it is not there yet,
+//! and becomes it.
 
 use super::FarEndOptions;
+use super::program::ProgramFile;
 
 /// Opening of the line with which the script greets.
 pub(super) const GREETING: &str = "fullpipe far end 1 ";
@@ -26,7 +28,7 @@ const GREETS: &[&str] = &[
     "digest() { s=$( { sha256sum || shasum -a 256 || openssl dgst -sha256 -r; } < \"$1\" 2>/dev/null);",
     "echo \"${s%% *}\"; };",
     "p=$(command -v fullpipe 2>/dev/null); q=; [ -f \"$p\" ] && q=$(digest \"$p\");",
-    "echo; echo \"fullpipe far end 1 $(uname -s) $(uname -m) ${q:--}\";",
+    "n=$(uname -s) c=$(uname -m); echo; echo \"fullpipe far end 1 $n $c ${q:--}\";",
     "read -r s && eval \"$s\"",
 ];
 
@@ -34,7 +36,8 @@ const GREETS: &[&str] = &[
 const BRINGS: &[&str] = &[
     "clean() { rm -f \"$t\" \"$t.z\"; [ \"$k\" = leave ] && rm -f \"$e/fullpipe\"; rmdir \"$e\" \"$d\" 2>/dev/null; };",
     "read -r h k r w || exit 0; f=; why=\"no folder there may hold programs\";",
-    "if [ \"$h\" = - ]; then f=$p; else u=fullpipe-$(id -u);",
+    "case $n,$h in Linux,*,$c=*) h=${h#*,$c=}; h=${h%%,*};; *) h=-;; esac;",
+    "[ \"$h\" = \"$q\" ] && h=-; if [ \"$h\" = - ]; then f=$p; else u=fullpipe-$(id -u);",
     "for d in \"$XDG_CACHE_HOME/fullpipe\" \"$HOME/.cache/fullpipe\" /var/tmp/$u /dev/shm/$u /tmp/$u; do",
     "case $d in /fullpipe|/.cache/fullpipe) continue;; esac;",
     "mkdir -p \"$d\" 2>/dev/null; [ -O \"$d\" ] && [ -w \"$d\" ] || continue;",
@@ -72,15 +75,18 @@ pub(super) fn shell_command() -> String {
     format!("sh -c '{}'", GREETS.join(" "))
 }
 
-/// Returns the rest of the script, and the line that asks for a program: its SHA-256 in
-/// hexadecimal, or `None` for the one that the host has on its path; whether it may stay there; by
-/// whom it is run; and its arguments.
-pub(super) fn request_line(
-    digest: Option<&str>,
+/// Returns the rest of the script, and the line that asks for a program: for each machine the
+/// SHA-256 of its program, in hexadecimal; where it is of none of them, or has its program on its
+/// path, the host runs that. Then whether the program may stay there; by whom it is run; and its
+/// arguments.
+pub(super) fn request_lines(
+    programs: &[ProgramFile],
     options: &FarEndOptions,
     words: &[String],
 ) -> String {
-    let digest = digest.unwrap_or("-");
+    let digests = programs
+        .iter()
+        .map(|program| format!(",{}={}", program.machine, program.digest));
     let stay = if options.leaves_nothing {
         "leave"
     } else {
@@ -89,8 +95,9 @@ pub(super) fn request_line(
     let user = if options.uses_sudo { "sudo" } else { "own" };
     let words: Vec<String> = words.iter().map(|word| quoted_word(word)).collect();
     format!(
-        "{}\n{digest} {stay} {user} {}\n",
+        "{}\n-{} {stay} {user} {}\n",
         BRINGS.join(" "),
+        digests.collect::<String>(),
         words.join(" ")
     )
 }
@@ -102,6 +109,8 @@ pub(super) fn quoted_word(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
@@ -114,7 +123,7 @@ mod tests {
     #[test]
     fn words_are_quoted_for_the_shell() {
         let words = ["host", "it's", "$(x) y"].map(str::to_owned);
-        let asked = |line: String| line.lines().nth(1).map(str::to_owned).unwrap();
+        let asked = |lines: String| lines.lines().nth(1).map(str::to_owned).unwrap();
         let options = |leaves_nothing| FarEndOptions {
             ssh: Vec::new(),
             binaries: None,
@@ -122,12 +131,18 @@ mod tests {
             uses_sudo: leaves_nothing,
         };
         assert_eq!(
-            asked(request_line(None, &options(true), &words)),
+            asked(request_lines(&[], &options(true), &words)),
             "- leave sudo 'host' 'it'\\''s' '$(x) y'"
         );
+        let program = |machine: &str, digest: &str| ProgramFile {
+            machine: machine.to_owned(),
+            file: PathBuf::new(),
+            digest: digest.to_owned(),
+        };
+        let programs = [program("x86_64", "ab"), program("aarch64", "cd")];
         assert_eq!(
-            asked(request_line(Some("ab"), &options(false), &[])),
-            "ab keep own "
+            asked(request_lines(&programs, &options(false), &[])),
+            "-,x86_64=ab,aarch64=cd keep own "
         );
     }
 }

@@ -1,5 +1,5 @@
 //! The far end of a measurement, started over ssh for as long as this end wants it: it serves tests
-//! to whoever knows a key that is made for it, and changes its host and takes that back when asked,
+//! to whoever knows a key that it makes, and changes its host and takes that back when asked,
 //! or when the connection ends.
 //!
 //! Each message is JSON in one line ([`FarRequest`], [`FarAnswer`]).
@@ -15,9 +15,6 @@ use std::time::Duration;
 use fullpipe_record::Change;
 use serde::{Deserialize, Serialize};
 
-/// Arguments of the program at the far end.
-const FAR_WORDS: [&str; 2] = ["serve", "--far-end"];
-
 /// Time between two signs of life of the near end.
 const PULSE: Duration = Duration::from_secs(5);
 
@@ -29,8 +26,6 @@ const SILENCE: Duration = Duration::from_mins(1);
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum FarRequest {
-    /// Serve tests to clients that know this key, on this port (0 for any that is free).
-    Serve { key: String, port: u16 },
     /// Open so many connections to this port of the near end, each of which begins with the token,
     /// and serve tests on them.
     Call {
@@ -50,8 +45,8 @@ enum FarRequest {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 enum FarAnswer {
-    /// Clients are served on this port.
-    Serves { port: u16 },
+    /// Clients that know this key are served on this port: the first answer, which nothing asks for.
+    Serves { key: String, port: u16 },
     /// It is done.
     Done,
     /// It was not done, in a sentence.

@@ -10,11 +10,11 @@ use fullpipe_control::{FarEndError, FarEndOptions, FarProgram, SshHost, configur
 use fullpipe_iperf::SharedKey;
 use fullpipe_probe::{CallBack, LocalEndpoint};
 use fullpipe_record::Change;
-use fullpipe_sys::{lock, random_bytes};
-use fullpipe_units::{printable_line, to_hexadecimal};
+use fullpipe_sys::lock;
+use fullpipe_units::printable_line;
 use thiserror::Error;
 
-use super::{FAR_WORDS, FarAnswer, FarRequest, PULSE};
+use super::{FarAnswer, FarRequest, PULSE};
 
 /// Time for a port of the far end to answer.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -53,9 +53,6 @@ pub enum FarEndFailure {
         /// Why no connection of the far end arrives here.
         call: io::Error,
     },
-    /// This system has no random bytes.
-    #[error("cannot make a key: {0}")]
-    Key(io::Error),
 }
 
 /// A far end that serves this one's tests. It ends with this value, and takes back what was changed
@@ -84,15 +81,14 @@ impl FarEnd {
         options: &FarEndOptions,
         port: u16,
     ) -> Result<Self, FarEndFailure> {
-        let mut program = FarProgram::start(host, options, &FAR_WORDS.map(str::to_owned))?;
-        let text = to_hexadecimal(&random_bytes::<32>().map_err(FarEndFailure::Key)?);
-        let key = SharedKey::from_file_content(text.as_bytes())
-            .map_err(|error| FarEndFailure::Key(io::Error::other(error)))?;
+        let words = ["serve", "--far-end", "--port", &port.to_string()].map(str::to_owned);
+        let mut program = FarProgram::start(host, options, &words)?;
         let login = host.login.clone();
-        let request = FarRequest::Serve { key: text, port };
-        let FarAnswer::Serves { port: served } = ask(&mut program, &request, &login)? else {
+        let FarAnswer::Serves { key, port: served } = next_answer(&mut program, &login)? else {
             return Err(program.nonsense("no port").into());
         };
+        let key =
+            SharedKey::from_file_content(key.as_bytes()).map_err(|_| program.nonsense("no key"))?;
         let name = login.rsplit_once('@').map_or(&*login, |(_, name)| name);
         let mut far = Self {
             program: Arc::new(Mutex::new(program)),
@@ -206,6 +202,10 @@ fn ask(
     login: &str,
 ) -> Result<FarAnswer, FarEndFailure> {
     send(program, request)?;
+    next_answer(program, login)
+}
+
+fn next_answer(program: &mut FarProgram, login: &str) -> Result<FarAnswer, FarEndFailure> {
     let line = program.next_line(ANSWER_DEADLINE, "when it was asked to work")?;
     match serde_json::from_str(&line) {
         Ok(FarAnswer::Failed(why)) => Err(FarEndFailure::Refused {

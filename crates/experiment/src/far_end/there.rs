@@ -11,6 +11,8 @@ use fullpipe_control::ConnectionHandover;
 use fullpipe_iperf::SharedKey;
 use fullpipe_probe::{Printer, ServeError, ServeOptions, ServerEvent, serve_opened};
 use fullpipe_record::Change;
+use fullpipe_sys::random_bytes;
+use fullpipe_units::to_hexadecimal;
 
 use crate::pending_changes::WatchedJournal;
 
@@ -25,24 +27,21 @@ const MAX_CALLS: u16 = 128;
 /// Time for the near end to take a connection.
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Serves tests, as the near end asks for over standard input, and changes this host by `journal`.
-/// Returns when the near end closes its side, or is silent for a minute; then changes that were not
+/// Serves tests on `port` (0 for any that is free) to who has the key that it prints, and changes
+/// this host by `journal` as the near end asks for over standard input. Returns when the near end closes its side, or is silent for a minute; then changes that were not
 /// to stay have been taken back.
 ///
 /// # Errors
 /// Fails if no test can be served. The near end has been told.
 pub fn serve_far_end(
+    port: u16,
     journal: WatchedJournal,
     printer: Printer,
     interrupt: &AtomicBool,
 ) -> Result<(), ServeError> {
-    let requests = read_requests();
-    let Some((key, port)) = first_request(&requests) else {
-        answer(&FarAnswer::Failed(
-            "the first request must be to serve".to_owned(),
-        ));
-        return Ok(());
-    };
+    let text = to_hexadecimal(&random_bytes::<32>().map_err(ServeError::Start)?);
+    let key = SharedKey::from_file_content(text.as_bytes())
+        .map_err(|error| ServeError::Start(io::Error::other(error)))?;
     let options = ServeOptions {
         bind: called_address(),
         port,
@@ -53,12 +52,13 @@ pub fn serve_far_end(
     let (handover, opened) = ConnectionHandover::new();
     thread::scope(|threads| {
         threads.spawn(move || {
-            FarHost::new(journal, handover).obey(&requests);
+            FarHost::new(journal, handover).obey(&read_requests());
             interrupt.store(true, Ordering::Relaxed);
         });
         let served = serve_opened(&options, opened, printer, interrupt, &mut |event| {
             if let ServerEvent::Listening(address) = event {
                 answer(&FarAnswer::Serves {
+                    key: text.clone(),
                     port: address.port(),
                 });
             }
@@ -97,16 +97,6 @@ fn open_calls(near: SocketAddr, count: u16, token: &str) -> io::Result<Vec<TcpSt
             .map(|call| call.unwrap_or_else(|_| Err(io::Error::other("a thread ended"))))
             .collect()
     })
-}
-
-/// Returns the key and the port of the first request.
-fn first_request(requests: &Receiver<FarRequest>) -> Option<(SharedKey, u16)> {
-    match requests.recv_timeout(SILENCE).ok()? {
-        FarRequest::Serve { key, port } => {
-            Some((SharedKey::from_file_content(key.as_bytes()).ok()?, port))
-        }
-        _ => None,
-    }
 }
 
 /// Returns the requests on standard input; they end with it, or with a line that is none.
@@ -165,8 +155,7 @@ impl FarHost {
                 }
                 Ok(FarRequest::Apply(changes)) => answer(&self.apply(&changes)),
                 Ok(FarRequest::Settle { stay }) => answer(&self.settle(stay)),
-                Ok(FarRequest::Serve { .. })
-                | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
             }
         }
         self.settle(false);

@@ -58,7 +58,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, short = 'B', value_name = "ADDRESS", help_heading = "Server")]
     bind: Option<IpAddr>,
     /// Serve whoever started this over ssh, over standard input and output
-    #[arg(long, hide = true, exclusive = true)]
+    #[arg(long, hide = true)]
     far_end: bool,
     /// End after one test
     #[arg(long, short = '1', help_heading = "Server")]
@@ -414,7 +414,8 @@ fn run(arguments: &ServeArguments) -> Result {
     if arguments.far_end {
         let journal = JournalFolder::default().watched()?;
         let interrupt = super::interrupt_flag()?;
-        return serve_far_end(journal, server_text::test_printer, &interrupt)
+        let port = arguments.port.unwrap_or(0);
+        return serve_far_end(port, journal, server_text::test_printer, &interrupt)
             .map_err(|error| serve_failure(&error));
     }
     if arguments.log.daemon && !daemon::is_detached() {

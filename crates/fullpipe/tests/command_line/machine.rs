@@ -109,7 +109,7 @@ fn nothing_is_known_of_the_machine_of_an_iperf3_server() {
 }
 
 /// Two namespaces with a pair of devices between them; the one at this end holds packets to 40
-/// Mbit/s. Reno fills its queue until packets are dropped; CUBIC may stop before (HyStart).
+/// Mbit/s. Reno fills its queue until packets are dropped; CUBIC may leave slow start before that.
 const NARROW: &str = r#"
     set -e
     ip link set lo up
