@@ -58,7 +58,7 @@ mod unix_seconds;
 pub use calling::connect_to_first;
 pub use compression::{BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial};
 pub use connection::{ControlConnection, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
-pub use far_end::{FarEndError, FarEndOptions, FarProgram, SshHost, configured_host};
+pub use far_end::{FarEndError, FarEndOptions, FarProgram, SshHost, SshTunnel, configured_host};
 pub use handover::{ConnectionHandover, HandedConnections, begins_pinned_tls};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{

@@ -4,8 +4,10 @@
 mod configured;
 mod program;
 mod script;
+mod tunnel;
 
 pub use self::configured::configured_host;
+pub use self::tunnel::SshTunnel;
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -50,6 +52,8 @@ pub struct SshHost {
     pub login: String,
     /// Port of sshd, if it is not the one of ssh's configuration.
     pub port: Option<u16>,
+    /// True if the data of measurements goes through ssh, too.
+    pub tunnels_data: bool,
 }
 
 impl SshHost {
@@ -67,7 +71,11 @@ impl SshHost {
             return Err("no host of ssh is named".to_owned());
         }
         let login = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
-        Ok(Self { login, port })
+        Ok(Self {
+            login,
+            port,
+            tunnels_data: false,
+        })
     }
 }
 
@@ -144,6 +152,14 @@ pub enum FarEndError {
         /// Why, in its own words.
         why: String,
     },
+    /// No port of this host can lead to it.
+    #[error("cannot lead data to {host} through ssh: {cause}")]
+    Tunnel {
+        /// The host.
+        host: String,
+        /// Why.
+        cause: io::Error,
+    },
     /// The host says what no far end says.
     #[error("{host} answers as no far end of fullpipe does: {why}")]
     Nonsense {
@@ -163,6 +179,30 @@ pub struct FarProgram {
     child: Child,
     to: Option<ChildStdin>,
     lines: Receiver<io::Result<Vec<u8>>>,
+}
+
+/// Starts ssh with these options to a host, to run `command` there. Its input and output are pipes.
+fn start_ssh(
+    host: &SshHost,
+    ssh: &[String],
+    options: &[String],
+    command: &str,
+) -> Result<Child, FarEndError> {
+    let program = ssh.first().map_or("ssh", String::as_str);
+    let port = host.port.map(|port| port.to_string());
+    Command::new(program)
+        .args(ssh.iter().skip(1))
+        .args(options)
+        .args(port.iter().flat_map(|port| ["-p", port]))
+        .arg(&host.login)
+        .arg(command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|cause| FarEndError::Ssh {
+            program: program.to_owned(),
+            cause,
+        })
 }
 
 impl FarProgram {
@@ -212,20 +252,7 @@ impl FarProgram {
     }
 
     fn log_in(host: &SshHost, options: &FarEndOptions) -> Result<Self, FarEndError> {
-        let program = options.ssh.first().map_or("ssh", String::as_str);
-        let port = host.port.map(|port| port.to_string());
-        let mut child = Command::new(program)
-            .args(options.ssh.iter().skip(1))
-            .args(port.iter().flat_map(|port| ["-p", port]))
-            .arg(&host.login)
-            .arg(shell_command())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|cause| FarEndError::Ssh {
-                program: program.to_owned(),
-                cause,
-            })?;
+        let mut child = start_ssh(host, &options.ssh, &[], &shell_command())?;
         let (sender, lines) = sync_channel(WAITING_LINES);
         if let Some(from) = child.stdout.take() {
             thread::spawn(move || read_lines(from, &sender));

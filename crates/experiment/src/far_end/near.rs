@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_control::{FarEndError, FarEndOptions, FarProgram, SshHost, configured_host};
+use fullpipe_control::{
+    FarEndError, FarEndOptions, FarProgram, SshHost, SshTunnel, configured_host,
+};
 use fullpipe_iperf::SharedKey;
 use fullpipe_probe::{CallBack, LocalEndpoint};
 use fullpipe_record::Change;
@@ -21,6 +23,9 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Time for an answer of the far end: more than the journal's lock may take.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Address of the data that goes through ssh, at both hosts.
+const LOOPBACK: &str = "127.0.0.1";
 
 /// A far end that cannot be had, or does not do what is asked.
 #[derive(Debug, Error)]
@@ -39,7 +44,8 @@ pub enum FarEndFailure {
     /// ssh reaches the host, and data does not.
     #[error(
         "ssh reaches {login}, but port {port} of {host}, where its far end waits, does not answer ({cause}), and the \
-         far end cannot call back ({call}): open the port in the firewall there, or choose another by --port"
+         far end cannot call back ({call}): open the port in the firewall there, or choose another by --port; \
+         `measure --through-ssh` measures ssh in place of the path"
     )]
     Closed {
         /// The host as ssh has it.
@@ -63,12 +69,14 @@ pub struct FarEnd {
     login: String,
     /// Host to which tests connect.
     pub host: String,
-    /// Port to which tests connect.
-    pub port: u16,
+    /// Port at which the far end listens.
+    port: u16,
     /// Key that the far end asks for.
     pub key: SharedKey,
     /// Set if the port does not answer: the far end opens the connections.
     pub call_back: Option<CallBack>,
+    /// The way of the data, if it goes through ssh.
+    tunnel: Option<SshTunnel>,
 }
 
 impl FarEnd {
@@ -81,7 +89,12 @@ impl FarEnd {
         options: &FarEndOptions,
         port: u16,
     ) -> Result<Self, FarEndFailure> {
-        let words = ["serve", "--far-end", "--port", &port.to_string()].map(str::to_owned);
+        let mut words = ["serve", "--far-end", "--port", &port.to_string()]
+            .map(str::to_owned)
+            .to_vec();
+        if host.tunnels_data {
+            words.extend(["--bind", LOOPBACK].map(str::to_owned));
+        }
         let mut program = FarProgram::start(host, options, &words)?;
         let login = host.login.clone();
         let FarAnswer::Serves { key, port: served } = next_answer(&mut program, &login)? else {
@@ -89,20 +102,44 @@ impl FarEnd {
         };
         let key =
             SharedKey::from_file_content(key.as_bytes()).map_err(|_| program.nonsense("no key"))?;
-        let name = login.rsplit_once('@').map_or(&*login, |(_, name)| name);
         let mut far = Self {
             program: Arc::new(Mutex::new(program)),
-            host: configured_host(&options.ssh, &login).unwrap_or_else(|| name.to_owned()),
+            host: LOOPBACK.to_owned(),
             login,
             port: served,
             key,
             call_back: None,
+            tunnel: None,
         };
-        if let Err(cause) = far.check_port() {
-            far.call_back = Some(far.arrange_calls(port, cause)?);
-        }
+        far.find_way(host, options, port)?;
         far.start_pulse();
         Ok(far)
+    }
+
+    /// Finds the way of the data: to the port of the far end, from there to `port` of this one, or
+    /// through ssh if that was asked for.
+    fn find_way(
+        &mut self,
+        host: &SshHost,
+        options: &FarEndOptions,
+        port: u16,
+    ) -> Result<(), FarEndFailure> {
+        if host.tunnels_data {
+            self.tunnel = Some(SshTunnel::open(host, &options.ssh, self.port)?);
+            return Ok(());
+        }
+        let login = &self.login;
+        let name = login.rsplit_once('@').map_or(&**login, |(_, name)| name);
+        self.host = configured_host(&options.ssh, login).unwrap_or_else(|| name.to_owned());
+        if let Err(cause) = self.check_port() {
+            self.call_back = Some(self.arrange_calls(port, cause)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the port of [`FarEnd::host`] to which tests connect.
+    pub fn port(&self) -> u16 {
+        self.tunnel.as_ref().map_or(self.port, |tunnel| tunnel.port)
     }
 
     /// Makes changes at the far end, as ones that wait to be settled.

@@ -27,13 +27,15 @@ const MAX_CALLS: u16 = 128;
 /// Time for the near end to take a connection.
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Serves tests on `port` (0 for any that is free) to who has the key that it prints, and changes
+/// Serves tests on `port` (0 for any that is free) of an address, or else of that to which ssh
+/// connected, to who has the key that it prints, and changes
 /// this host by `journal` as the near end asks for over standard input. Returns when the near end closes its side, or is silent for a minute; then changes that were not
 /// to stay have been taken back.
 ///
 /// # Errors
 /// Fails if no test can be served. The near end has been told.
 pub fn serve_far_end(
+    address: Option<IpAddr>,
     port: u16,
     journal: WatchedJournal,
     printer: Printer,
@@ -43,7 +45,7 @@ pub fn serve_far_end(
     let key = SharedKey::from_file_content(text.as_bytes())
         .map_err(|error| ServeError::Start(io::Error::other(error)))?;
     let options = ServeOptions {
-        bind: called_address(),
+        bind: address.or_else(called_address),
         port,
         iperf2: false,
         key: Some(key),

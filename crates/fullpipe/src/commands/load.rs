@@ -243,6 +243,12 @@ pub(crate) struct ServerArguments {
     host: ServerAddress,
     #[command(flatten)]
     way: RouteArguments,
+    /// Send the data through ssh, where a firewall lets nothing else pass
+    ///
+    /// With `ssh://` only. This measures ssh: its windows, its cipher and two connections of
+    /// loopback hide the path, so no limit is named.
+    #[arg(long, hide_short_help = true, help_heading = "Far end")]
+    through_ssh: bool,
 }
 
 /// The way to the server of a measurement.
@@ -388,9 +394,24 @@ impl ServerArguments {
     /// for this command, which ends with it.
     ///
     /// # Errors
-    /// Fails as [`RouteArguments::destination`].
+    /// Fails as [`RouteArguments::destination`], and if data shall go through ssh to a host that is
+    /// not behind `ssh://`.
     pub(crate) fn destination(&self) -> Result<(Destination, Option<FarEnd>)> {
-        self.way.destination(&self.host)
+        let mut host = self.host.clone();
+        match &mut host.ssh {
+            Some(ssh) => ssh.tunnels_data = self.through_ssh,
+            None if self.through_ssh => {
+                let message = "--through-ssh needs a host of ssh: ssh://HOST";
+                return Err(usage_failure(message));
+            }
+            None => {}
+        }
+        self.way.destination(&host)
+    }
+
+    /// Returns true if the data goes through ssh.
+    pub(crate) const fn is_through_ssh(&self) -> bool {
+        self.through_ssh
     }
 }
 
@@ -485,9 +506,11 @@ impl AccessArguments {
         let far_end = self.far_end.start(ssh, self.port)?;
         let destination = Destination {
             host: far_end.host.clone(),
-            port: far_end.port,
+            port: far_end.port(),
             key: Some(far_end.key.clone()),
             call_back: far_end.call_back.clone(),
+            // Echo requests do not go through ssh.
+            without_echoes: ssh.tunnels_data,
             ..destination
         };
         Ok((destination, Some(far_end)))

@@ -161,7 +161,12 @@ fn measure_once(
         (None, None) => measure_transfer(destination, request, flag, progress),
     };
     drop(picture);
-    let measurement = judge_measurement(Measurement { route, ..measured? }, arguments.bandwidth);
+    let measurement = Measurement { route, ..measured? };
+    let measurement = if arguments.reach.is_through_ssh() {
+        with_warning_of_ssh(measurement)
+    } else {
+        judge_measurement(measurement, arguments.bandwidth)
+    };
     finish_measurement(
         with_capture(measurement, recording, arguments.bandwidth),
         arguments,
@@ -276,6 +281,16 @@ fn judge_measurement(measurement: Measurement, bandwidth: Option<BitRate>) -> Me
         limit: Some(verdict),
         ..measurement
     }
+}
+
+/// Returns the measurement with a warning that its data went through ssh.
+fn with_warning_of_ssh(mut measurement: Measurement) -> Measurement {
+    measurement.warnings.push(
+        "the data went through ssh: the rate is that of its channels, whose windows and cipher may hold it below what \
+         the path carries, and round trips are those between programs of this host"
+            .to_owned(),
+    );
+    measurement
 }
 
 /// Prints what there is, also of a test that broke off.

@@ -415,7 +415,8 @@ fn run(arguments: &ServeArguments) -> Result {
         let journal = JournalFolder::default().watched()?;
         let interrupt = super::interrupt_flag()?;
         let port = arguments.port.unwrap_or(0);
-        return serve_far_end(port, journal, server_text::test_printer, &interrupt)
+        let printer = server_text::test_printer;
+        return serve_far_end(arguments.bind, port, journal, printer, &interrupt)
             .map_err(|error| serve_failure(&error));
     }
     if arguments.log.daemon && !daemon::is_detached() {

@@ -75,6 +75,33 @@ fn a_measurement_over_ssh_needs_no_server_and_leaves_nothing() {
 }
 
 #[test]
+fn data_goes_through_ssh_where_nothing_else_passes() {
+    require!(Root, Sshd);
+    let host = Host::start();
+    let words = ["measure", "-t", "1", "-P", "2", "--through-ssh", "--json"];
+    let output = run(&mut host.command(&words), TIMEOUT);
+    let measurement = &document(&output)["measurement"];
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let carried = measurement["summary"]["received"].as_u64();
+    assert!(carried > Some(1 << 20), "{measurement:#}");
+    let warning = measurement["warnings"][0].as_str();
+    assert!(
+        warning.is_some_and(|text| text.starts_with("the data went through ssh")),
+        "{measurement:#}"
+    );
+    assert!(measurement["limit"].is_null(), "{measurement:#}");
+    assert!(host.is_deserted());
+    let refused = run(
+        &mut fullpipe(&["measure", "127.0.0.1", "--through-ssh"]),
+        TIMEOUT,
+    );
+    assert_says(
+        &sentence(&refused, 2),
+        &["--through-ssh needs a host of ssh"],
+    );
+}
+
+#[test]
 fn a_far_end_over_ssh_ends_with_whoever_started_it() {
     require!(Root, Sshd);
     let host = Host::start();

@@ -209,8 +209,8 @@ fn measurement_status(measured: &Measurement) -> String {
         (Transport::Tcp, limit) => {
             let limit = limit
                 .as_ref()
-                .map_or("unknown", |verdict| verdict.kind.name());
-            format!("{rates}, {round_trips}, limited by {limit}")
+                .map(|verdict| format!(", limited by {}", verdict.kind.name()));
+            format!("{rates}, {round_trips}{}", limit.unwrap_or_default())
         }
     }
 }
