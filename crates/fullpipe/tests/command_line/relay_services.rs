@@ -16,10 +16,12 @@ fn iperf3_works_through_relays() {
     require!(Iperf3);
     for kind in [Kind::Alone, Kind::Tls] {
         let port = free_port();
-        let _server = Running::start(Command::new("iperf3").args(["-s", "-p", &port.to_string()]));
-        wait_for_listener(port);
         let relays = Relays::start(kind, port);
         for reverse in [&["-R"][..], &[]] {
+            // One that has just served a test may still be busy with its end.
+            let mut server = Command::new("iperf3");
+            let _server = Running::start(server.args(["-s", "-1", "-p", &port.to_string()]));
+            wait_for_listener(port);
             let to = relays.port.to_string();
             succeeds(
                 Command::new("iperf3")
