@@ -1,5 +1,6 @@
 //! Verdicts that one view of a transfer cannot distinguish.
 
+use crate::finding::LimitFinding;
 use LegalVerdict::{
     ApplicationWindow, Capacity, CongestionWindow, Cpu, Loss, Mtu, Pacing, ReceiveWindow,
     ReceiverApplication, SendBuffer, SenderApplication,
@@ -24,8 +25,6 @@ use fullpipe_record::{
     SenderApplicationVerdict::{self, Idle, RateLimited},
 };
 
-use crate::finding::LimitFinding;
-
 /// A set of verdicts, one of which is right, and what would show which.
 struct CandidateSet {
     /// At most four.
@@ -33,7 +32,10 @@ struct CandidateSet {
     would_distinguish: &'static str,
 }
 
-const fn set(verdicts: &'static [LegalVerdict], would_distinguish: &'static str) -> CandidateSet {
+pub(crate) const fn set(
+    verdicts: &'static [LegalVerdict],
+    would_distinguish: &'static str,
+) -> CandidateSet {
     CandidateSet {
         verdicts,
         would_distinguish,
@@ -42,7 +44,10 @@ const fn set(verdicts: &'static [LegalVerdict], would_distinguish: &'static str)
 
 /// Returns every set of a view, for a finding that names another verdict of its set or for one that
 /// does not. A finding of [`LimitFinding::one_of_several`] is in one of its view.
-fn sets_of(view: Basis, names_other: bool) -> impl Iterator<Item = &'static CandidateSet> {
+pub(crate) fn sets_of(
+    view: Basis,
+    names_other: bool,
+) -> impl Iterator<Item = &'static CandidateSet> {
     let (of_sending_end, own): (&[CandidateSet], &[CandidateSet]) = match view {
         Basis::BothEnds => (&OF_SENDING_END, &[]),
         Basis::Sender => (&OF_SENDING_END, &OF_SENDER),

@@ -1,14 +1,13 @@
 use std::collections::BTreeMap;
 
-use fullpipe_model::kernel;
-use fullpipe_model::window;
+use fullpipe_model::{kernel, window};
 use fullpipe_record::{Buffer, Limit, Segmentation};
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
 use crate::limits::{loss, send_buffer};
-use crate::path;
+use crate::signals::path;
+use crate::signals::sender::SenderSampleFigures;
 use crate::thresholds::INITIAL_WINDOW;
 
 /// Returns every ceiling that the evidence gives, of all streams together, as payload.

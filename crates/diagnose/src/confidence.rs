@@ -41,6 +41,7 @@ const fn weights_of_looks(limit: Limit, looks: u64) -> OddsWeights {
 
 /// Numbers of segments and of round trips by which half of their weight is added.
 const HALF_OF_SEGMENTS: f64 = 30.0;
+
 const HALF_OF_ROUND_TRIPS: f64 = 6.0;
 
 /// Returns the confidence in `finding` by the `signals` of its transfer, to a hundredth; zero of

@@ -6,7 +6,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{Ratio, count_noun};
 
-use crate::machine::{self, HostDrops, dropped_out, drops_text};
+use crate::signals::machine::{self, HostDrops, dropped_out, drops_text};
 
 /// Number of candidates, with the unknown limit itself.
 const MAX_CANDIDATES: usize = 3;

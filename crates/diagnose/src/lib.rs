@@ -4,37 +4,20 @@
 //! names its limit, [`find_remedies()`] lists what would lift it and the gain to expect. All are
 //! pure functions of records, so that a verdict can be recomputed from an archived one.
 
-mod advice;
-mod arrival_course;
-mod arrivals;
 mod candidates;
-mod captured;
+mod captured_sentence;
 mod ceilings;
 mod confidence;
-mod credit;
-mod figures;
 mod finding;
-mod flow;
 mod host_counters;
 mod limits;
-mod loss_episodes;
-mod losses;
-mod machine;
-mod manual_remedy;
-mod outlook;
-mod path;
-mod policer_rate;
-mod ramp;
-mod receiving;
+mod receiving_sentence;
 mod remedies;
 mod rules;
 mod runner_up;
 mod seconds;
 mod signals;
-mod snapshot;
-mod spread;
 mod sure;
-mod syn_quotes;
 mod text;
 mod thresholds;
 mod time_account;

@@ -6,18 +6,23 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::arrivals::ReceiverSampleFigures;
 use crate::ceilings::held_against;
-use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
-use crate::limits::{
-    capacity, congestion_window, cpu, half_duplex, loss, memory_pressure, mtu, pacing,
-    receive_window, receiver_application, receiver_host, send_buffer, sender_application,
-};
-use crate::path::UNSEEN;
-use crate::receiving::{self, on_path, own_end, sender};
-use crate::signals::{CaptureView, Signals};
-use crate::snapshot::JudgedSample;
+use crate::limits::capacity::{allowance, half_duplex, host_queue, link, shared};
+use crate::limits::congestion_window::{growth, ramp_up, reordering};
+use crate::limits::loss::{self, out_of_order, policer, receiver_host};
+use crate::limits::mtu::{black_hole, mss_clamped};
+use crate::limits::pacing::{congestion_control, max_pacing_rate, qdisc};
+use crate::limits::receive_window::{self, device, memory_pressure};
+use crate::limits::receiver_application::{self, slow_reader};
+use crate::limits::sender_application::{self, idle, rate_limited};
+use crate::limits::{cpu, send_buffer, sender_itself};
+use crate::signals::Signals;
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::capture::CaptureView;
+use crate::signals::path::UNSEEN;
+use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::signals::snapshot::JudgedSample;
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the limit of the part of a transfer that `figures` of its sending end are of.
@@ -28,10 +33,10 @@ pub(crate) fn find_limit_of_sender(
     if figures.flows.is_empty() {
         return LimitFinding::unknown_limit(vec!["samples of the sending end"]);
     }
-    let found = mtu::without_progress(figures).unwrap_or_else(|| find_tcp_limit(figures));
+    let found = black_hole::without_progress(figures).unwrap_or_else(|| find_tcp_limit(figures));
     let found = trace_cause(figures, found);
-    let found = capacity::behind_rates(figures, &found).unwrap_or(found);
-    let found = receiver_application::beside_window_of_few_looks(figures, found);
+    let found = allowance::behind_rates(figures, &found).unwrap_or(found);
+    let found = slow_reader::beside_window_of_few_looks(figures, found);
     let found = open_at_few_looks(figures, found);
     match signals.first_possible(std::iter::once(found), |found| held_against(figures, found)) {
         Ok(found) => found,
@@ -62,7 +67,7 @@ fn find_tcp_limit(figures: &SenderSampleFigures) -> LimitFinding {
     if figures.snapshots().next().is_none() {
         return LimitFinding::unknown_limit(vec!["samples of the sending end"]);
     }
-    let as_a_whole = [capacity::full_as_stated, congestion_window::ended_early];
+    let as_a_whole = [link::full_as_stated, ramp_up::ended_early];
     if let Some(found) = as_a_whole.into_iter().find_map(|rule| rule(figures)) {
         return found;
     }
@@ -73,12 +78,12 @@ fn find_tcp_limit(figures: &SenderSampleFigures) -> LimitFinding {
         (Some(found), Some(idle))
             if found.share < idle
                 || found.limit_kind() == Limit::Unknown
-                || is_of_path(&found) && sender_application::runs_dry_throughout(figures) =>
+                || is_of_path(&found) && idle::runs_dry_throughout(figures) =>
         {
-            sender_application::idle_program(figures, idle)
+            idle::idle_program(figures, idle)
         }
         (Some(found), _) => found,
-        (None, Some(idle)) => sender_application::idle_program(figures, idle),
+        (None, Some(idle)) => idle::idle_program(figures, idle),
         (None, None) => LimitFinding::unknown_limit(missing_figures(figures)),
     }
 }
@@ -98,19 +103,19 @@ fn limit_while_busy(figures: &SenderSampleFigures) -> Option<LimitFinding> {
 /// holds more than fits it.
 fn of_hosts(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let order = [
-        sender_application::as_asked,
+        rate_limited::as_asked,
         receive_window::find_receive_window,
-        pacing::by_program,
+        max_pacing_rate::by_program,
         send_buffer::find_send_buffer,
-        sender_application::find_program,
+        idle::find_program,
     ];
     let found = order.into_iter().find_map(|rule| rule(figures))?;
     let signals = Signals::from_sender(figures);
     if !matches!(found.limit_kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
         return Some(found);
     }
-    let behind = capacity::queue_behind_window(figures)
-        .or_else(|| loss::policed_behind_window(figures, found.share));
+    let behind = link::queue_behind_window(figures)
+        .or_else(|| policer::policed_behind_window(figures, found.share));
     match behind {
         Some(behind) => Some(behind),
         None => signals
@@ -121,7 +126,7 @@ fn of_hosts(figures: &SenderSampleFigures) -> Option<LimitFinding> {
 
 /// Returns the limit that held the congestion window or the pace, if one of them held data back for
 /// most of the time.
-fn of_path(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn of_path(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let clocks = receive_window::clocks_say_window(figures);
     let held = share_of_votes(
         figures
@@ -130,14 +135,14 @@ fn of_path(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     )
     .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let order = [
-        loss::without_queue,
-        receiver_application::behind_late_acknowledgements,
-        capacity::full_bottleneck,
-        congestion_window::held_without_loss,
+        policer::without_queue,
+        slow_reader::behind_late_acknowledgements,
+        link::full_bottleneck,
+        reordering::held_without_loss,
         loss::find_loss,
-        pacing::below_window,
-        pacing::held_in_host,
-        congestion_window::find_growth_after_loss,
+        congestion_control::below_window,
+        qdisc::held_in_host,
+        growth::find_growth_after_loss,
     ];
     let found = order.into_iter().find_map(|rule| rule(figures, held));
     Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))
@@ -166,26 +171,24 @@ pub(crate) fn of_hosts_traced(figures: &SenderSampleFigures) -> Option<LimitFind
 /// that was asked for and is reached; and nothing but small segments behind a link that carries all
 /// it can.
 fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFinding {
-    if found.limit_kind() == Limit::SenderApplication
-        && sender_application::as_asked(figures).is_some()
-    {
+    if found.limit_kind() == Limit::SenderApplication && rate_limited::as_asked(figures).is_some() {
         return found;
     }
-    if found.limit_kind() == Limit::Capacity && capacity::carries_all_as_stated(figures) {
-        return mtu::find_cause(figures, &found).unwrap_or(found);
+    if found.limit_kind() == Limit::Capacity && link::carries_all_as_stated(figures) {
+        return mss_clamped::find_cause(figures, &found).unwrap_or(found);
     }
     let order = [
         memory_pressure::find_cause,
         sender_application::find_cause,
         receiver_application::find_cause,
         cpu::find_cause,
-        mtu::find_cause,
-        receive_window::find_cause,
+        mss_clamped::find_cause,
+        device::find_cause,
         half_duplex::find_cause,
         receiver_host::find_cause,
-        capacity::behind_at_sender,
-        pacing::find_cause,
-        capacity::behind_on_path,
+        host_queue::behind_at_sender,
+        qdisc::find_cause,
+        shared::behind_on_path,
     ];
     order
         .into_iter()
@@ -199,32 +202,31 @@ pub(crate) fn find_limit_of_receiver(
     signals: &Signals,
 ) -> LimitFinding {
     let sought = [
-        receiving::nothing_arrives,
-        on_path::full_as_stated,
-        receiving::ended_early,
-        receiving::as_asked,
-        own_end::too_small_a_window_for_the_sender,
-        own_end::slow_reader,
-        own_end::own_window_in_use,
-        own_end::own_processor,
-        on_path::waits_for_timeouts,
-        sender::silent_beyond_windows,
-        on_path::lengthened_path,
-        on_path::queue_on_the_path,
-        on_path::out_of_order,
-        receiving::nearly_as_asked,
-        on_path::growing_window,
-        sender::silent_sender,
-        sender::sender_itself,
+        black_hole::nothing_arrives,
+        link::full_as_stated_by_arrivals,
+        ramp_up::ended_early_by_arrivals,
+        rate_limited::as_asked_by_arrivals,
+        device::too_small_a_window_for_the_sender,
+        slow_reader::slow_reader_by_arrivals,
+        receive_window::own_window_in_use,
+        cpu::own_processor,
+        out_of_order::waits_for_timeouts,
+        idle::silent_beyond_windows,
+        shared::lengthened_path,
+        link::queue_on_the_path,
+        out_of_order::out_of_order,
+        rate_limited::nearly_as_asked,
+        growth::growing_window,
+        idle::silent_sender,
+        sender_itself::sender_itself,
     ];
     let found = sought.into_iter().filter_map(|rule| rule(arrivals));
     let found = signals.first_possible(found, |_| arrivals.find_ceilings());
-    let found = found.unwrap_or_else(|lacking| {
-        LimitFinding::unknown_limit(vec![lacking.unwrap_or(receiving::OTHER_END)])
-    });
+    let found = found
+        .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(OTHER_END)]));
     half_duplex::behind_arrivals(arrivals.evidence, &found)
         .or_else(|| receiver_host::behind_arrivals(arrivals, &found))
-        .or_else(|| mtu::behind_arrivals(arrivals, &found))
+        .or_else(|| mss_clamped::behind_arrivals(arrivals, &found))
         .unwrap_or(found)
 }
 
@@ -241,11 +243,11 @@ pub(crate) fn find_limit_of_capture(
         } else {
             DATA
         };
-        return capacity::full_as_stated(figures)
+        return link::full_as_stated(figures)
             .or_else(|| view.repeats_in_vain())
             .unwrap_or_else(|| LimitFinding::unknown_limit(vec![missing]));
     }
-    let whole = [mtu::without_progress, capacity::full_as_stated];
+    let whole = [black_hole::without_progress, link::full_as_stated];
     let order = [
         CaptureView::ended_early,
         CaptureView::swinging_window,
@@ -283,7 +285,7 @@ pub(crate) fn find_limit_of_capture(
     let found = signals
         .first_possible(found, |found| held_against(figures, found))
         .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(SENDER)]));
-    let causes = [receiver_host::find_cause, mtu::find_cause];
+    let causes = [receiver_host::find_cause, mss_clamped::find_cause];
     let cause = causes.into_iter().find_map(|rule| rule(figures, &found));
     view.with_open_end(cause.unwrap_or(found))
 }
@@ -337,4 +339,9 @@ const SENDER: &str = "the sender's congestion window, its buffer and its pace";
 /// Figures that only the receiver's packets have, and those that only the sender's have.
 const ACKNOWLEDGEMENTS: &str =
     "the receiver's acknowledgements and windows: a capture of the other direction";
+
 const DATA: &str = "the sender's data: a capture of the other direction";
+
+/// Figures that only the other end has.
+pub(crate) const OTHER_END: &str =
+    "the sender's congestion window, its send buffer and what it sent again";

@@ -6,9 +6,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
 use crate::rules::of_hosts_traced;
+use crate::signals::sender::SenderSampleFigures;
 use crate::thresholds::{MAX_PARTS, MIN_OTHER_SHARE, PART_ROUND_TRIPS, PART_TIME};
 
 /// Returns the limits other than `whole` that held in some seconds of the transfer, each with its

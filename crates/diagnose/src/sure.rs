@@ -6,7 +6,7 @@ use fullpipe_record::{
 use fullpipe_stats::{RateInterval, within_run};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::figures::SenderSampleFigures;
+use crate::signals::sender::SenderSampleFigures;
 use crate::verdict::diagnose;
 
 /// Parts of equal length into which the steady part is cut for the interval of its rate.

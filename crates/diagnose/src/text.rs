@@ -2,8 +2,8 @@
 
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
 
-use crate::figures::SenderSampleFigures;
-use crate::path;
+use crate::signals::path;
+use crate::signals::sender::SenderSampleFigures;
 
 /// A row of the figures that decided: its name, and its text where the evidence has it.
 pub(crate) type Row = (&'static str, Option<String>);

@@ -3,24 +3,24 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Basis, Evidence, Limit, OtherLimit, Verdict};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::arrivals::ReceiverSampleFigures;
 use crate::candidates::find_candidates;
-use crate::captured;
 use crate::ceilings::find_ceilings;
 use crate::confidence::confidence;
-use crate::credit::ProgramCredit;
-use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
 use crate::host_counters::with_host_counters;
-use crate::limits::{self, LimitFacts, application_window, receiver_application};
-use crate::machine;
-use crate::receiving;
-use crate::rules::{find_limit_of_capture, find_limit_of_receiver, find_limit_of_sender};
+use crate::limits::application_window::credit::ProgramCredit;
+use crate::limits::receiver_application::slow_reader;
+use crate::limits::{self, LimitFacts, application_window};
+use crate::rules::{
+    OTHER_END, find_limit_of_capture, find_limit_of_receiver, find_limit_of_sender,
+};
 use crate::runner_up::{once_lifted, runner_up};
-use crate::seconds;
-use crate::signals::{Signals, TransferTime};
-use crate::syn_quotes;
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::sender::SenderSampleFigures;
+use crate::signals::transfer_time::TransferTime;
+use crate::signals::{Signals, machine, syn_quotes};
 use crate::text::{self, Row};
+use crate::{captured_sentence, seconds};
 
 /// Returns the limit of a transfer.
 ///
@@ -60,7 +60,7 @@ struct Judgement {
 }
 
 impl Judgement {
-    fn verdict(self, evidence: &Evidence) -> Verdict {
+    pub(crate) fn verdict(self, evidence: &Evidence) -> Verdict {
         let Self {
             basis,
             finding,
@@ -102,7 +102,7 @@ impl Judgement {
     }
 }
 
-fn of_receiver(evidence: &Evidence) -> Judgement {
+pub(crate) fn of_receiver(evidence: &Evidence) -> Judgement {
     let arrivals = ReceiverSampleFigures::from_evidence(evidence);
     let (signals, time) = (
         Signals::from_receiver(&arrivals),
@@ -120,14 +120,14 @@ fn of_receiver(evidence: &Evidence) -> Judgement {
         of_the_time: Ratio::ZERO,
         sentence: arrivals.explain_finding(&finding),
         shown: arrivals.shown_figures(),
-        other_end_would_show: Some(receiving::OTHER_END.to_owned()),
+        other_end_would_show: Some(OTHER_END.to_owned()),
         finding,
         signals,
         time,
     }
 }
 
-fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
+pub(crate) fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
     let figures = SenderSampleFigures::from_evidence(evidence);
     let time = TransferTime::from_sender(&SenderSampleFigures::from_part(evidence, None));
     let signals = Signals::from_sender(&figures);
@@ -135,7 +135,7 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
         Some(capture) => find_limit_of_capture(&figures, capture, &signals),
         None => find_limit_of_sender(&figures, &signals),
     };
-    let found = receiver_application::behind_limit_of_path(&figures, &found).unwrap_or(found);
+    let found = slow_reader::behind_limit_of_path(&figures, &found).unwrap_or(found);
     let found = time.decide(found);
     let credit = ProgramCredit::from_sender(&figures);
     let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found, credit);
@@ -176,7 +176,7 @@ fn verdict_sentence(
 ) -> String {
     let capture = figures.evidence.capture.as_ref();
     capture
-        .and_then(|capture| captured::captured_sentence(figures, capture, finding))
+        .and_then(|capture| captured_sentence::captured_sentence(figures, capture, finding))
         .unwrap_or_else(|| facts.sentence())
 }
 
@@ -193,7 +193,7 @@ fn evidence_basis(evidence: &Evidence) -> Basis {
 }
 
 /// Returns the figures that decided, by the names that they have on the screen.
-fn shown_figures(
+pub(crate) fn shown_figures(
     figures: &SenderSampleFigures,
     facts: &dyn LimitFacts,
 ) -> BTreeMap<String, String> {
@@ -226,7 +226,7 @@ fn shown_figures(
         .evidence
         .capture
         .iter()
-        .flat_map(captured::capture_rows);
+        .flat_map(captured_sentence::capture_rows);
     always
         .into_iter()
         .chain(facts.shown_rows())

@@ -1,6 +1,8 @@
-use super::*;
-use fullpipe_record::LossVerdict;
+use fullpipe_record::{Basis, Candidate, LegalVerdict, LossVerdict, Request};
 use fullpipe_units::Ratio;
+
+use crate::candidates::{self, find_candidates};
+use crate::finding::LimitFinding;
 
 #[test]
 fn no_set_has_more_than_four_and_a_finding_has_one_of_a_view() {
@@ -14,7 +16,7 @@ fn no_set_has_more_than_four_and_a_finding_has_one_of_a_view() {
         .into_iter()
         .flat_map(|view| [(view, false), (view, true)])
     {
-        let sets = sets_of(view, names_other).collect::<Vec<_>>();
+        let sets = candidates::sets_of(view, names_other).collect::<Vec<_>>();
         for (index, set) in sets.iter().enumerate() {
             assert!((2..=4).contains(&set.verdicts.len()));
             for other in &sets[index + 1..] {

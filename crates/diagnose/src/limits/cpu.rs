@@ -3,10 +3,12 @@
 use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Limit, Machine, Scope};
 use fullpipe_units::{Ratio, Span};
 
-use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
-use crate::limits::{LimitFacts, capacity};
-use crate::manual_remedy::ManualRemedy;
+use crate::limits::LimitFacts;
+use crate::limits::capacity::link;
+use crate::remedies::manual_remedy::ManualRemedy;
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::sender::SenderSampleFigures;
 use crate::text::{self, Row};
 use crate::thresholds::{FULL_CORE_SHARE, MIN_LIMIT_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
 
@@ -26,7 +28,7 @@ pub(crate) fn find_cause(
         | Limit::CongestionWindow
         | Limit::SendBuffer
         | Limit::Unknown => {
-            find_withheld_time(figures).filter(|_| capacity::full_as_stated(figures).is_none())
+            find_withheld_time(figures).filter(|_| link::full_as_stated(figures).is_none())
         }
         Limit::ApplicationWindow | Limit::Pacing | Limit::Cpu | Limit::Mtu => None,
     }
@@ -66,7 +68,7 @@ pub(crate) fn of_this_receiver(
     Some(LimitFinding::new(verdict, share))
 }
 
-fn of_sender(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn of_sender(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let (from, to) = figures.judged_period();
     let processors = &figures.evidence.sender_machine.processors;
     let (use_of_time, share) =
@@ -79,7 +81,7 @@ fn of_sender(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     Some(LimitFinding::new(verdict, share))
 }
 
-fn of_receiver(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn of_receiver(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     let (from, to) = figures.judged_period();
     of_this_receiver(
         &figures.evidence.receiver_machine,
@@ -314,6 +316,13 @@ impl LimitFacts for CpuFacts {
             }],
         }
     }
+}
+
+/// Finds the processors of this end, if they had no more time to give for most of the judged part.
+pub(crate) fn own_processor(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    let (first, last) = arrivals.judged_period()?;
+    let streams = u16::try_from(arrivals.flows.len()).unwrap_or(u16::MAX);
+    of_this_receiver(&arrivals.evidence.receiver_machine, streams, first, last)
 }
 
 #[cfg(test)]

@@ -4,26 +4,22 @@ pub(crate) mod application_window;
 pub(crate) mod capacity;
 pub(crate) mod congestion_window;
 pub(crate) mod cpu;
-pub(crate) mod fallen_rate;
-pub(crate) mod flow_limit;
-pub(crate) mod half_duplex;
 pub(crate) mod loss;
-pub(crate) mod memory_pressure;
 pub(crate) mod mtu;
 pub(crate) mod pacing;
 pub(crate) mod receive_window;
 pub(crate) mod receiver_application;
-pub(crate) mod receiver_host;
 pub(crate) mod send_buffer;
 pub(crate) mod sender_application;
+pub(crate) mod sender_itself;
 pub(crate) mod unknown;
 
 use fullpipe_record::{LegalVerdict, Remedy};
 
-use crate::advice::RemedyAdvice;
-use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
-use crate::manual_remedy::ManualRemedy;
+use crate::remedies::advice::RemedyAdvice;
+use crate::remedies::manual_remedy::ManualRemedy;
+use crate::signals::sender::SenderSampleFigures;
 use crate::text::Row;
 
 /// The figures of a verdict, taken once from the evidence.

@@ -5,11 +5,11 @@ use fullpipe_model::window;
 use fullpipe_record::{Buffer, Remedy, SendBufferVerdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::advice::RemedyAdvice;
-use crate::figures::{SenderSampleFigures, share_of_votes};
 use crate::finding::LimitFinding;
-use crate::flow::SenderStream;
 use crate::limits::LimitFacts;
+use crate::remedies::advice::RemedyAdvice;
+use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::signals::stream::SenderStream;
 use crate::text::{self, BasicFacts, Row, rate_clause, size_text};
 use crate::thresholds::{
     FULLY_TUNED_SHARE, LATE_WRITER_SHARE, MAX_BUFFER_OF_ASKING_WRITER, MIN_BLOCKED_SHARE,
@@ -122,7 +122,7 @@ fn send_buffer_is_fixed(figures: &SenderSampleFigures) -> bool {
 }
 
 /// Returns the mean share of the send buffer that was in use, at most all of it.
-fn mean_fill(figures: &SenderSampleFigures) -> Option<Ratio> {
+pub(crate) fn mean_fill(figures: &SenderSampleFigures) -> Option<Ratio> {
     let (queued, size) = (
         figures.mean_size(|snapshot| snapshot.queued)?,
         figures.mean_size(|snapshot| snapshot.sndbuf)?,

@@ -2,9 +2,9 @@
 
 use fullpipe_record::UnknownVerdict;
 
-use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
 use crate::limits::LimitFacts;
+use crate::signals::sender::SenderSampleFigures;
 use crate::text::{self, Row};
 
 /// The figures that are missing, and those that there are.

@@ -3,8 +3,9 @@
 use fullpipe_record::{At, BurstRate, CaptureEvidence};
 use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
-use crate::figures::{SenderSampleFigures, share_of_votes};
-use crate::limits::{capacity, receive_window};
+use crate::limits::capacity::link;
+use crate::limits::receive_window::host;
+use crate::signals::sender::{SenderSampleFigures, share_of_votes};
 use crate::thresholds::{
     CLOCKED_BURSTS, FALLEN_WINDOW_SHARE, MAX_FREE_SHARE, MIN_FREE_SHARE, MIN_LEVEL,
     MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS, MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_LOW_WINDOW,
@@ -134,7 +135,7 @@ impl CaptureView<'_> {
     }
 
     pub(crate) fn waits_on_path(&self) -> bool {
-        capacity::full_bottleneck(self.figures, Ratio::ONE).is_some()
+        link::full_bottleneck(self.figures, Ratio::ONE).is_some()
     }
 
     /// Returns true if bursts pass the path clearly faster than the transfer; `None` where less
@@ -222,6 +223,6 @@ impl CaptureView<'_> {
         self.figures
             .flows
             .iter()
-            .all(|flow| receive_window::grew_by(flow) <= Some(MIN_TUNED_GROWTH))
+            .all(|flow| host::grew_by(flow) <= Some(MIN_TUNED_GROWTH))
     }
 }

@@ -1,8 +1,20 @@
 //! Signals of a transfer, each from whatever view there is, and the gates that every verdict has to
 //! pass.
 
-mod capture;
-mod transfer_time;
+pub(crate) mod arrival_course;
+pub(crate) mod arrivals;
+pub(crate) mod capture;
+pub(crate) mod loss_episodes;
+pub(crate) mod losses;
+pub(crate) mod machine;
+pub(crate) mod path;
+pub(crate) mod policer_rate;
+pub(crate) mod sender;
+pub(crate) mod snapshot;
+pub(crate) mod spread;
+pub(crate) mod stream;
+pub(crate) mod syn_quotes;
+pub(crate) mod transfer_time;
 
 use std::collections::BTreeMap;
 
@@ -12,15 +24,13 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
-use crate::arrivals::ReceiverSampleFigures;
-use crate::figures::SenderSampleFigures;
 use crate::finding::LimitFinding;
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::sender::SenderSampleFigures;
+use crate::signals::transfer_time::TransferTime;
 use crate::thresholds::{
     MAX_CEILING_FACTOR, MIN_CEILING_SHARE, MIN_DATA_SEGMENTS, MIN_LIMIT_SHARE, MIN_SILENCE_FACTOR,
 };
-
-pub(crate) use capture::CaptureView;
-pub(crate) use transfer_time::TransferTime;
 
 /// Amount of the evidence, and what it rules out.
 pub(crate) struct Signals {
@@ -192,14 +202,14 @@ fn is_above_mss((bytes, mss): (ByteCount, ByteCount)) -> bool {
     mss > ByteCount::ZERO && bytes >= mss
 }
 
-fn sum(counts: impl Iterator<Item = Option<SegCount>>) -> Option<u64> {
+pub(crate) fn sum(counts: impl Iterator<Item = Option<SegCount>>) -> Option<u64> {
     counts
         .flatten()
         .map(SegCount::get)
         .reduce(u64::saturating_add)
 }
 
-fn rounds(time: Span, rtt: Option<Span>) -> Option<f64> {
+pub(crate) fn rounds(time: Span, rtt: Option<Span>) -> Option<f64> {
     rtt.filter(|rtt| *rtt > Span::ZERO)
         .map(|rtt| time.as_secs_f64() / rtt.as_secs_f64())
 }

@@ -4,12 +4,12 @@
 use fullpipe_record::{CongestionState, Sample, TransferTimeShare, TransferTimeUse};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
-use crate::arrivals::ReceiverSampleFigures;
-use crate::figures::SenderSampleFigures;
-use crate::flow::SenderStream;
 use crate::limits::receive_window::clocks_say_window;
 use crate::limits::send_buffer::buffer_is_full;
-use crate::snapshot::{JudgedSample, own_window, received_bytes};
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::sender::SenderSampleFigures;
+use crate::signals::snapshot::{JudgedSample, own_window, received_bytes};
+use crate::signals::stream::SenderStream;
 use crate::thresholds::{
     INFLATED_RTT_FACTOR, MIN_RETRANSMISSION_TIMEOUT, MIN_WINDOW_FILL, REGROWN_WINDOW_FACTOR,
     SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
@@ -165,7 +165,7 @@ struct SenderWalk<'w, 'a> {
 }
 
 impl<'w, 'a> SenderWalk<'w, 'a> {
-    fn new(figures: &'w SenderSampleFigures<'a>, flow: &'w SenderStream<'a>) -> Self {
+    pub(crate) fn new(figures: &'w SenderSampleFigures<'a>, flow: &'w SenderStream<'a>) -> Self {
         let samples: Vec<&Sample> = flow.snapshots.iter().map(|one| one.sample).collect();
         let is_over = flow
             .snapshots
@@ -290,7 +290,7 @@ struct ReceiverWalk {
 }
 
 impl ReceiverWalk {
-    fn new(arrivals: &ReceiverSampleFigures) -> Self {
+    pub(crate) fn new(arrivals: &ReceiverSampleFigures) -> Self {
         Self {
             rtt: arrivals.rtt.unwrap_or_default(),
             is_queued: arrivals.is_inflated(),

@@ -92,7 +92,7 @@ struct SampleStep {
 }
 
 impl SampleStep {
-    fn from_samples(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
+    pub(crate) fn from_samples(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
         let to = now.at.max(from);
         let moved = DataDirection::BOTH.map(|way| {
             let then = before.map(|one| way.counted_data(&one.tcp));

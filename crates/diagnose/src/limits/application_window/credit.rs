@@ -1,0 +1,231 @@
+//! Credit above TCP: the sending program may have so many bytes on the way, and waits for a message
+//! of the receiving one before it sends more.
+
+use fullpipe_record::{Evidence, Sample, TcpInfo};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
+
+use crate::signals::arrivals::{ReceiverSampleFigures, growth_in_flow};
+use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::signals::snapshot::JudgedSample;
+use crate::signals::stream::SenderStream;
+use crate::thresholds::{
+    FEW_CREDIT_VOTES, FULL_CREDIT_SHARE, MAX_CHANNEL_FILL, MIN_CHANNEL_FILL, MIN_CREDIT_MESSAGES,
+    MIN_CREDIT_VOTES, MIN_FOLLOWING_SHARE, MIN_FULL_CREDIT_TIME, MIN_LIMIT_SHARE,
+    MIN_UNREFUTED_SHARE, TICK_TOLERANCE,
+};
+
+/// Credit that holds a transfer back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProgramCredit {
+    /// Bytes of one connection that are usually on the way or about to be sent.
+    pub(crate) size: ByteCount,
+    /// The most of them at any time; `None` from the receiving end, which does not see it.
+    pub(crate) most: Option<ByteCount>,
+    /// Rate that `size` allows, all connections together.
+    pub(crate) allowed: BitRate,
+    /// True if the messages alone show it, whatever the programs are.
+    pub(crate) is_shown_by_messages: bool,
+}
+
+/// Snapshots of silence by what came before it.
+#[derive(Debug, Clone, Copy, Default)]
+struct SilenceVotes {
+    /// The last data and the last message went together.
+    following: u32,
+    /// One went without the other.
+    apart: u32,
+}
+
+impl SilenceVotes {
+    fn from_votes(votes: impl Iterator<Item = bool>) -> Self {
+        votes.fold(Self::default(), |mut sum, follows| {
+            sum.following += u32::from(follows);
+            sum.apart += u32::from(!follows);
+            sum
+        })
+    }
+
+    fn following_share(self) -> f64 {
+        Ratio::from_quotient(
+            f64::from(self.following),
+            f64::from(self.following + self.apart),
+        )
+        .get()
+    }
+
+    /// Returns true if data leaves when a message has come, and at no other times.
+    fn are_clear(self) -> bool {
+        self.following >= MIN_CREDIT_VOTES && self.following_share() >= MIN_FOLLOWING_SHARE
+    }
+
+    /// Returns true if mostly so, of the few snapshots of silence that there are.
+    fn are_likely(self) -> bool {
+        self.following >= FEW_CREDIT_VOTES && self.following_share() >= MIN_LIMIT_SHARE
+    }
+
+    /// Returns true if data often leaves at times of its own.
+    fn refute(self) -> bool {
+        self.apart >= MIN_CREDIT_VOTES && self.following_share() < MIN_UNREFUTED_SHARE
+    }
+}
+
+impl ProgramCredit {
+    /// Returns the window that the request states of its programs, if the rate is what that allows;
+    /// `None` also where they pause for longer than a round trip takes, which is then the limit.
+    fn as_stated(evidence: &Evidence, rate: BitRate, rtt: Span) -> Option<Self> {
+        let (stated, request) = (evidence.request.stated_load(), &evidence.request);
+        let (window, pause) = (stated.app_window?, stated.pause.unwrap_or_default());
+        let all = window.bytes * u64::from(request.streams.max(1));
+        let allowed = BitRate::from_bytes_in(all, rtt + pause);
+        (pause <= rtt && is_reached(rate, allowed)).then_some(Self {
+            size: window.bytes,
+            most: None,
+            allowed,
+            is_shown_by_messages: true,
+        })
+    }
+
+    /// Returns the credit that is stated, or that the sending end's samples show; `None` where TCP's
+    /// windows have no room, where a round trip passes without a message, or where the rate is
+    /// another.
+    pub(crate) fn from_sender(figures: &SenderSampleFigures) -> Option<Self> {
+        let rtt = figures.rtt?;
+        let stated = Self::as_stated(figures.evidence, figures.rate, rtt);
+        if stated.is_some() {
+            return stated;
+        }
+        let has_room = share_of_votes(figures.snapshots().map(JudgedSample::has_room))?;
+        if has_room.get() < MIN_LIMIT_SHARE || !has_messages(figures, rtt) {
+            return None;
+        }
+        let sizes = figures.flows.iter().map(usual_size);
+        let all: ByteCount = sizes.collect::<Option<Vec<_>>>()?.into_iter().sum();
+        let allowed = BitRate::from_bytes_in(all, rtt);
+        let votes = SilenceVotes::from_votes(figures.flows.iter().flat_map(sender_votes));
+        let full = share_of_votes(figures.flows.iter().flat_map(full_votes))?;
+        let is_level = full.get() >= MIN_FULL_CREDIT_TIME && !votes.refute();
+        let is_shown = votes.are_clear() || is_level;
+        (is_shown && is_reached(figures.rate, allowed)).then(|| Self {
+            size: ByteCount::new(all.get() / u64::from(figures.stream_count())),
+            most: figures.snapshots().filter_map(offered_bytes).max(),
+            allowed,
+            is_shown_by_messages: votes.are_clear() || votes.are_likely(),
+        })
+    }
+
+    /// Returns the credit that is stated, or that the receiving end's samples show: what a round trip
+    /// brings, where data and this end's small messages come together, with silence in between.
+    pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Option<Self> {
+        let rtt = arrivals.rtt?;
+        let stated = Self::as_stated(arrivals.evidence, arrivals.rate, rtt);
+        if stated.is_some() {
+            return stated;
+        }
+        let flows = &arrivals.flows;
+        let sent = receiver_growth(flows, |tcp| Some(tcp.bytes_sent?.get()))?;
+        let received = receiver_growth(flows, |tcp| Some(tcp.bytes_received?.get()))?;
+        let messages = receiver_growth(flows, |tcp| Some(tcp.data_segs_out?.get()))?;
+        let time: Span = flows.iter().filter_map(|flow| time_of(flow)).sum();
+        let are_small = sent.saturating_mul(FEW_BACK) <= received;
+        let votes = arrivals
+            .snapshots()
+            .filter_map(|now| receiver_vote(now, rtt));
+        let is_shown = are_small
+            && are_enough(messages, time, rtt)
+            && SilenceVotes::from_votes(votes).are_clear();
+        let brought = arrivals.rate.bytes_in(rtt).get();
+        is_shown.then(|| Self {
+            size: ByteCount::new(brought / flows.len().max(1) as u64),
+            most: None,
+            allowed: arrivals.rate,
+            is_shown_by_messages: true,
+        })
+    }
+}
+
+/// Messages of a receiving program are no more than this part of the data.
+const FEW_BACK: u64 = 10;
+
+/// Returns the growth of a counter of the receiving end, all connections together.
+fn receiver_growth(flows: &[Vec<&Sample>], counter: fn(&TcpInfo) -> Option<u64>) -> Option<u64> {
+    flows.iter().map(|flow| growth_in_flow(flow, counter)).sum()
+}
+
+pub(crate) fn time_of(flow: &[&Sample]) -> Option<Span> {
+    Some(flow.last()?.at.saturating_sub(flow.first()?.at))
+}
+
+/// Returns of a snapshot of silence whether this end's last message is not much younger than the
+/// last data, and no older than a round trip before it: data answers the messages of a round trip
+/// ago, and not each train of it makes the next message.
+fn receiver_vote(now: &Sample, rtt: Span) -> Option<bool> {
+    let (sent, received) = (now.tcp.since_data_sent?, now.tcp.since_data_received?);
+    let is_silent = received > TICK_TOLERANCE;
+    let goes_with = sent + TICK_TOLERANCE >= received
+        && sent <= received + rtt
+        && received <= rtt + TICK_TOLERANCE;
+    is_silent.then_some(goes_with)
+}
+
+/// Returns true if the rate is what a window above TCP allows, within the bounds of all of them.
+pub(crate) fn is_reached(rate: BitRate, allowed: BitRate) -> bool {
+    allowed > BitRate::ZERO
+        && (MIN_CHANNEL_FILL..=MAX_CHANNEL_FILL).contains(&rate.relative_to(allowed))
+}
+
+/// Returns true if the receiving program sent something in about each round trip of each stream.
+fn has_messages(figures: &SenderSampleFigures, rtt: Span) -> bool {
+    figures.flows.iter().all(|flow| {
+        flow.counter_growth(received_count)
+            .is_some_and(|messages| are_enough(messages, flow.judged_duration(), rtt))
+    })
+}
+
+/// Returns the segments of the other end that held data; their bytes, if the kernel counts no
+/// segments.
+fn received_count(tcp: &TcpInfo) -> Option<u64> {
+    tcp.data_segs_in
+        .map(SegCount::get)
+        .or_else(|| tcp.bytes_received.map(ByteCount::get))
+}
+
+fn are_enough(messages: u64, time: Span, rtt: Span) -> bool {
+    let rounds = Ratio::from_quotient(time.as_secs_f64(), rtt.as_secs_f64()).get();
+    rounds > 0.0 && messages as f64 >= rounds * MIN_CREDIT_MESSAGES
+}
+
+/// Returns the bytes that the program has written and that have not arrived.
+fn offered_bytes(snapshot: &JudgedSample) -> Option<ByteCount> {
+    Some(snapshot.outstanding? + snapshot.not_sent?)
+}
+
+fn usual_size(flow: &SenderStream) -> Option<ByteCount> {
+    median(flow.snapshots.iter().filter_map(offered_bytes).collect())
+}
+
+/// Returns of each snapshot whether the stream had as much on the way as it ever had.
+fn full_votes(flow: &SenderStream) -> Vec<Option<bool>> {
+    let offered = flow.snapshots.iter().map(offered_bytes);
+    let most = offered.clone().flatten().max().unwrap_or_default();
+    let full = most.scale_by(FULL_CREDIT_SHARE);
+    offered.map(|size| Some(size? >= full)).collect()
+}
+
+/// Returns of each snapshot of silence whether the last data left when the last message had come,
+/// and nothing has come since. A pace takes its time for what was granted at once.
+fn sender_votes(flow: &SenderStream) -> Vec<bool> {
+    let size = usual_size(flow).unwrap_or_default();
+    let votes = flow.snapshots.iter().filter_map(|snapshot| {
+        let tcp = &snapshot.sample.tcp;
+        let (sent, received) = (tcp.since_data_sent?, tcp.since_data_received?);
+        let paced = tcp
+            .pacing_rate
+            .map_or(Span::ZERO, |pace| pace.time_for(size));
+        let late = TICK_TOLERANCE + paced;
+        let is_silent = snapshot.not_sent == Some(ByteCount::ZERO)
+            && snapshot.outstanding > Some(ByteCount::ZERO)
+            && sent.max(received) > late;
+        is_silent.then_some(sent <= received + TICK_TOLERANCE && received <= sent + late)
+    });
+    votes.collect()
+}

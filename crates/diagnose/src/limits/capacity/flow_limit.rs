@@ -1,0 +1,105 @@
+//! A bound of each connection, which several of them multiply.
+
+use fullpipe_record::{
+    At, CapacityVerdict, Change, LegalVerdict, Limit, LossVerdict, Remedy, Scope,
+};
+use fullpipe_units::{ByteCount, median};
+
+use crate::finding::LimitFinding;
+use crate::remedies::advice::RemedyAdvice;
+use crate::signals::path::{self, stated_capacity};
+use crate::signals::sender::SenderSampleFigures;
+use crate::thresholds::{
+    AT_KNOWN_FLOW_LIMIT, EQUAL_RATE_OF_FLOWS, KNOWN_FLOW_LIMITS, MAX_STREAMS, MIN_POLICED_FLOWS,
+    NEXT_SIZE_FACTOR, SAME_RATE_OF_FLOWS, SHARED_PIPE_SHARE,
+};
+
+/// Finds a bound of each connection where several have one and the same rate, and together far less
+/// than the stated bandwidth. A single one at a rate that providers grant a connection may have it.
+pub(crate) fn find_flow_limit(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    let is_policed = found.verdict == LegalVerdict::Loss(LossVerdict::Policer);
+    if figures.stream_count() > 1 {
+        let stated = stated_capacity(figures)?;
+        let spread = rate_spread(figures)?;
+        // Windows that a policer cuts are alike by chance at times.
+        let are_several = figures.flows.len() >= MIN_POLICED_FLOWS;
+        let is_loss = found.limit_kind() == Limit::Loss;
+        let is_alike = are_several && (is_policed || spread <= EQUAL_RATE_OF_FLOWS)
+            || !is_loss && path::carries_one_rate(figures);
+        let other: LegalVerdict = if is_loss {
+            LossVerdict::Policer.into()
+        } else {
+            CapacityVerdict::Shared.into()
+        };
+        let is_bound = figures.rate < stated.scale_by(SHARED_PIPE_SHARE)
+            && is_alike
+            && spread <= SAME_RATE_OF_FLOWS;
+        return is_bound.then(|| {
+            found
+                .as_verdict(CapacityVerdict::PerFlowLimit)
+                .add_alternative(other)
+        });
+    }
+    let may_be = is_policed || found.verdict == LegalVerdict::Capacity(CapacityVerdict::Link);
+    (may_be && is_at_known_limit(figures))
+        .then(|| found.clone().add_alternative(CapacityVerdict::PerFlowLimit))
+}
+
+/// Returns the largest difference between what streams carry, as a share of their median; `None`
+/// where it is not known how much one of them carries.
+fn rate_spread(figures: &SenderSampleFigures) -> Option<f64> {
+    let sizes: Vec<u64> = figures
+        .flows
+        .iter()
+        .map(|flow| flow.counter_growth(|tcp| tcp.bytes_acked.map(ByteCount::get)))
+        .collect::<Option<_>>()?;
+    let spread = sizes.iter().max()? - sizes.iter().min()?;
+    let middle = median(sizes).filter(|middle| *middle > 0)?;
+    Some(spread as f64 / middle as f64)
+}
+
+/// Returns true if one stream has an even rate that is known as the most of a connection, and
+/// neither the stated bandwidth nor its device is as slow.
+fn is_at_known_limit(figures: &SenderSampleFigures) -> bool {
+    let device = figures.evidence.sender_machine.device.as_ref();
+    let of_device = device.and_then(|device| device.speed);
+    let slowest = [of_device, stated_capacity(figures)]
+        .into_iter()
+        .flatten()
+        .min();
+    let is_at_limit = KNOWN_FLOW_LIMITS.iter().any(|limit| {
+        let bound = limit.scale_by(1.0 / SHARED_PIPE_SHARE);
+        AT_KNOWN_FLOW_LIMIT.contains(&figures.rate.relative_to(*limit))
+            && slowest.is_none_or(|slowest| slowest >= bound)
+    });
+    figures.stream_count() == 1 && is_at_limit && path::carries_one_rate(figures)
+}
+
+/// Returns as many connections as fill the stated bandwidth at the present rate of each, or several
+/// times as many; `None` where more of them carry no more. Only the test itself shows the gain.
+pub(crate) fn several_connections(advice: &RemedyAdvice) -> Option<Remedy> {
+    let figures = advice.figures;
+    let present = figures.stream_count();
+    if present == 1 && !is_at_known_limit(figures) {
+        return None;
+    }
+    let times = stated_capacity(figures).map_or(NEXT_SIZE_FACTOR as f64, |stated| {
+        stated.relative_to(figures.rate).ceil()
+    });
+    let streams = (f64::from(present) * times).clamp(1.0, f64::from(MAX_STREAMS)) as u16;
+    let why = format!(
+        "Each connection has a bound of its own: {streams} of them carry {streams} times what one does, as far as the \
+         path can."
+    );
+    let changes = vec![Change::Streams(streams)];
+    let id = "parallel-streams";
+    let remedy = advice.build_remedy(id, Scope::Application, At::Sender, changes, why);
+    (streams > present).then_some(Remedy {
+        predicted: None,
+        rtt: None,
+        ..remedy
+    })
+}

@@ -1,0 +1,436 @@
+//! A link that is full.
+
+use fullpipe_record::{
+    CapacityVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict, SenderApplicationVerdict,
+    TransferProgress,
+};
+use fullpipe_units::{BitRate, Ratio, Span};
+
+use crate::finding::LimitFinding;
+use crate::limits::capacity::shared;
+use crate::limits::congestion_window::reordering;
+use crate::limits::loss::{self, loss_window, policer};
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::capture::CaptureView;
+use crate::signals::losses;
+use crate::signals::path::{
+    self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend,
+    rtt_is_inflated_over, rtt_trend, stated_capacity, time_on_the_line,
+};
+use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::thresholds::{
+    CLEARLY_LOWER_SHARE, CLOCK_TICK, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS,
+    FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, FULL_USE_OF_PATH,
+    GROWN_WINDOW_FACTOR, GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR, MAX_WAIT_FOR_SHAPER,
+    MIN_ECHOES, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES, MIN_SHARE_OF_BURSTS,
+    NEVER_EMPTY_RTT_FACTOR, RTT_SHARE_OF_GROWTH, SHARED_PIPE_SHARE, SMALL_QUEUE_SEGMENTS,
+    SMALL_QUEUE_TIME, WHOLE_RATE_SHARE,
+};
+
+/// Finds a pipe that is as full as its stated bandwidth allows.
+pub(crate) fn full_as_stated_by_arrivals(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    (arrivals.rate >= arrivals.stated_capacity()?.scale_by(FULL_PIPE_SHARE))
+        .then(|| LimitFinding::new(CapacityVerdict::Link, Ratio::ONE))
+}
+
+/// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load;
+/// or a little longer, and the data arrives at one rate throughout.
+pub(crate) fn queue_on_the_path(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    // A full link passes nothing so much faster, and others who take their part of it make it lose.
+    let caught_up = arrivals.was_faster(FASTER_THAN_A_BUFFER) && arrivals.loss_rounds() == 0;
+    let is_full = arrivals.is_inflated()
+        || arrivals.bbr_has_what_it_ever_had()
+        || (arrivals.is_flat() && arrivals.is_a_little_inflated() && !caught_up);
+    if !is_full {
+        return None;
+    }
+    let capacity = arrivals.whose_capacity();
+    let found = arrivals.full_path(capacity);
+    // A queue of the sending host, which a discipline holds to a rate, is one of the path from
+    // here. Its sender has few packets in it, and loses none.
+    let may_be_host = !found.is_one_of_several
+        && arrivals.is_flat()
+        && arrivals.may_wait_in_the_host()
+        && arrivals.loss_rounds() == 0
+        && (capacity == CapacityVerdict::Shared || arrivals.stated_capacity().is_none());
+    Some(if may_be_host {
+        found.add_alternative(PacingVerdict::Qdisc)
+    } else {
+        found
+    })
+}
+
+/// Finds a pipe that is as full as its stated bandwidth allows.
+pub(crate) fn full_as_stated(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let enough = stated_capacity(figures)?.scale_by(FULL_PIPE_SHARE);
+    (figures.rate >= enough)
+        .then(|| LimitFinding::new(CapacityVerdict::Link, time_at(figures, enough)))
+}
+
+/// Returns true if the data takes all that the stated bandwidth can carry: nothing at a host could
+/// be lifted then.
+pub(crate) fn carries_all_as_stated(figures: &SenderSampleFigures) -> bool {
+    stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scale_by(WHOLE_RATE_SHARE))
+}
+
+/// Finds a window or buffer that holds more than fits the pipe: the excess stands in a queue, and
+/// the bottleneck is full. Data that waits for a slow reader, which takes it in large chunks, is no
+/// queue: echo requests during the load do not wait with it.
+pub(crate) fn queue_behind_window(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
+    let outstanding = figures.mean_size(|snapshot| snapshot.outstanding)?;
+    let echoes = figures.evidence.loaded_rtt.zip(path::inflated_rtt(figures));
+    // Without echo requests a rate that wavers shows that it is the sender's own bursts that wait.
+    let others_wait_too =
+        echoes.map_or_else(|| path::carries_one_rate(figures), |(rtt, most)| rtt > most);
+    (path::rtt_is_inflated(figures)
+        && others_wait_too
+        && exceeds_the_pipe(outstanding, in_the_pipe, || path::carries_one_rate(figures)))
+    .then(|| LimitFinding::new(CapacityVerdict::Link, time_inflated(figures)))
+}
+
+pub(crate) fn full_bottleneck(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+    if path::rtt_is_inflated(figures) && rate_grows_with_window(figures) != Some(true) {
+        return Some(LimitFinding::new(
+            CapacityVerdict::Link,
+            time_inflated(figures),
+        ));
+    }
+    (more_window_gives_no_more(figures)
+        || bbr_found_no_more(figures)
+        || queue_never_empties(figures) == Some(true)
+        || queue_drains_at_one_rate(figures) == Some(true))
+    .then(|| LimitFinding::new(CapacityVerdict::Link, held))
+}
+
+/// Returns true if even the shortest round trips under load, TCP's and those of echo requests, are
+/// clearly longer than the longest of the idle path: the bottleneck has something to send at any
+/// time. `None` where one of these times is not known.
+fn queue_never_empties(figures: &SenderSampleFigures) -> Option<bool> {
+    let idle = figures
+        .evidence
+        .idle_spread
+        .filter(|idle| idle.count >= MIN_ECHOES)?;
+    let queued = idle.p99.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
+    Some(shortest_rtt(figures)? > queued && figures.evidence.loaded_rtt? > queued)
+}
+
+/// Returns true if a queue that was long at times drains, and never so far that the data came at
+/// another rate: what is left of it keeps the bottleneck full. `None` where round trips are not
+/// known.
+fn queue_drains_at_one_rate(figures: &SenderSampleFigures) -> Option<bool> {
+    let rtts = figures.snapshots().filter_map(|one| one.sample.tcp.rtt);
+    let mut rtts: Vec<Span> = rtts.collect();
+    rtts.sort_unstable();
+    let [low, high] = [1, 19].map(|twentieths| rtts.get(rtts.len() * twentieths / 20).copied());
+    let left = figures.idle_rtt?.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
+    Some(rtt_is_inflated_over(figures, high?) && low? > left && path::carries_one_rate(figures))
+}
+
+/// Returns the shortest round trip of the judged part, as TCP measured it.
+fn shortest_rtt(figures: &SenderSampleFigures) -> Option<Span> {
+    figures
+        .snapshots()
+        .filter_map(|snapshot| snapshot.sample.tcp.rtt)
+        .min()
+}
+
+/// Returns true if the window grew and the rate did not: the added data waits in a queue.
+fn more_window_gives_no_more(figures: &SenderSampleFigures) -> bool {
+    let window = mean_trend(figures, |snapshot| snapshot.cwnd);
+    let in_pipe = mean_trend(figures, |snapshot| snapshot.sample.pipe_bytes());
+    let both_grew = [window, in_pipe]
+        .into_iter()
+        .all(|trend| trend.is_some_and(|trend| trend >= GROWN_WINDOW_FACTOR));
+    (both_grew && rate_trend(figures).is_some_and(|trend| trend <= FLAT_RATE_FACTOR))
+        || round_trips_grow_with_window(figures) == Some(true)
+}
+
+/// Returns true if what the window grew by shows in the rate alone, nothing was lost, and packets
+/// met no queue at times, neither before the load nor under it: where round trips are long then, it
+/// is the path that became longer. `None` of a window that did not grow, or without these figures.
+fn rate_grows_with_window(figures: &SenderSampleFigures) -> Option<bool> {
+    let window = mean_trend(figures, |snapshot| snapshot.cwnd)
+        .filter(|trend| *trend >= GROWN_WINDOW_FACTOR)?;
+    let empty = figures.idle_rtt?.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
+    let lost = figures
+        .retransmitted_segments()
+        .is_some_and(|lost| lost.again > 0);
+    Some(
+        !lost
+            && rate_trend(figures)? >= window * CLEARLY_LOWER_SHARE
+            && shortest_rtt(figures)? <= empty
+            && !queue_before_the_load(figures.evidence, figures.idle_rtt),
+    )
+}
+
+/// Returns true if what the window grew by shows in the round trips, and not in the rate; `None` of
+/// a window that did not grow, or without these figures.
+fn round_trips_grow_with_window(figures: &SenderSampleFigures) -> Option<bool> {
+    let window = mean_trend(figures, |snapshot| snapshot.cwnd)
+        .filter(|trend| *trend >= GROWN_WITH_RTT_FACTOR)?;
+    let queue = rtt_trend(figures)? - 1.0;
+    Some(
+        !figures.is_bbr()
+            && queue >= (window - 1.0) * RTT_SHARE_OF_GROWTH
+            && rate_trend(figures)? <= FLAT_RATE_FACTOR,
+    )
+}
+
+/// Returns true if BBR found no more. It probes for more a quarter above its pace every eight round
+/// trips: a pace that stays the same after its start-up is the path's, unless the sender lacked
+/// data to probe with or the stated bandwidth is clearly higher.
+fn bbr_found_no_more(figures: &SenderSampleFigures) -> bool {
+    let as_stated = stated_capacity(figures)
+        .is_none_or(|stated| figures.rate >= stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
+    let had_data = share_of_votes(
+        figures
+            .snapshots()
+            .map(|snapshot| snapshot.sample.tcp.app_limited),
+    )
+    .is_none_or(|short| short.get() < MIN_LIMIT_SHARE);
+    let flat = rate_trend(figures).is_some_and(|trend| trend <= GROWN_WINDOW_FACTOR);
+    let steady = figures.part.is_some();
+    figures.is_bbr() && steady && had_data && flat && as_stated && !too_much_for_bbr(figures)
+}
+
+pub(crate) fn too_much_for_bbr(figures: &SenderSampleFigures) -> bool {
+    figures
+        .retransmitted_segments()
+        .is_some_and(|lost| loss_window(figures, lost.segment_share()).is_some())
+}
+
+/// Returns the share of the judged part in which the rate reached `enough`.
+fn time_at(figures: &SenderSampleFigures, enough: BitRate) -> Ratio {
+    let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
+    let rtt = figures.rtt.unwrap_or_default();
+    let window = TransferProgress::rate_window(rtt);
+    let part = judged_part(figures, &progress);
+    let votes = progress
+        .windowed_rates(rtt)
+        .into_iter()
+        .filter(|(at, _)| part.is_some_and(|(start, end)| (start + window..=end).contains(at)))
+        .map(|(_, rate)| Some(rate >= enough));
+    // Too short for a single window, the part is judged as a whole, by its mean.
+    share_of_votes(votes).unwrap_or(Ratio::ONE)
+}
+
+fn time_inflated(figures: &SenderSampleFigures) -> Ratio {
+    let inflated = path::inflated_rtt(figures);
+    let votes = figures
+        .snapshots()
+        .map(|snapshot| Some(snapshot.sample.tcp.rtt? > inflated?));
+    // Where only echo requests show it, their median does: half of the time.
+    share_of_votes(votes).unwrap_or(Ratio::new(0.5))
+}
+
+impl CaptureView<'_> {
+    /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it
+    /// drained and keeps about the rate that it had then: BBR paces itself so when it takes the
+    /// link for a policer (`bbr_lt_bw_sampling`). A pace that was there from the begin would never
+    /// have filled the queue. Others that use the link too leave a queue.
+    pub(crate) fn full_at_first(&self) -> Option<LimitFinding> {
+        let queue = self.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
+        let rates = self.figures.flows.iter().map(|flow| {
+            let [first, last] = losses::time_of_queue(flow, |rtt| rtt >= queue)?;
+            Some(BitRate::from_bytes_in(
+                last.bytes.saturating_sub(first.bytes),
+                last.at.saturating_sub(first.at),
+            ))
+        });
+        let rate_of_queue: BitRate = rates.sum::<Option<_>>()?;
+        let stands = share_of_votes(
+            self.figures
+                .snapshots()
+                .map(|snapshot| Some(snapshot.sample.tcp.rtt? >= queue)),
+        )?;
+        let enough =
+            stated_capacity(self.figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
+        let lost = self.figures.retransmitted_segments()?;
+        let few_losses =
+            lost.episodes <= MIN_RECOVERIES && lost.segment_share().get() < MIN_LOSS_OF_PROBES;
+        let found = few_losses
+            && (enough.is_none_or(|enough| self.figures.rate >= enough) || !self.drains_queue())
+            && stands.get() < MIN_LIMIT_SHARE
+            && self.figures.rate >= rate_of_queue.scale_by(FULL_USE_OF_PATH);
+        let found = found.then(|| LimitFinding::new(CapacityVerdict::Link, Ratio::ONE))?;
+        Some(self.with_shaper(shared::behind_on_path(self.figures, &found).unwrap_or(found)))
+    }
+
+    /// Finds the limit of the path, if it held data back for most of the time.
+    pub(crate) fn find_path_limit(&self) -> Option<LimitFinding> {
+        let held = share_of_votes(
+            self.figures
+                .snapshots()
+                .map(|snapshot| snapshot.held_by_path(false)),
+        )
+        .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+        let found = if self.fills_path() {
+            LimitFinding::new(CapacityVerdict::Link, held)
+        } else {
+            self.limit_by_rules(held)?
+        };
+        let found = self.with_standing_queue(found);
+        let found = shared::behind_on_path(self.figures, &found).unwrap_or(found);
+        if matches!(found.limit_kind(), Limit::Capacity | Limit::Loss) {
+            // A link that the sender leaves idle so often is not full.
+            let carries_more = found.verdict == CapacityVerdict::Shared.into();
+            let idle = if carries_more {
+                self.leaves_path_idle()
+            } else {
+                self.idle_at_times()
+            };
+            if idle.is_some() {
+                return idle;
+            }
+        }
+        let may_be_queue = found.verdict == LossVerdict::Random.into() && self.sees_no_queue();
+        Some(if may_be_queue {
+            found.one_of_several()
+        } else {
+            self.with_pauses(self.with_shaper(found))
+        })
+    }
+
+    /// Returns the limit of the path as its samples show it.
+    fn limit_by_rules(&self, held: Ratio) -> Option<LimitFinding> {
+        let order = [
+            policer::without_queue,
+            full_bottleneck,
+            reordering::held_without_loss,
+            loss::find_loss,
+        ];
+        // A queue that is empty so often is none of a full link.
+        order
+            .into_iter()
+            .filter_map(|rule| rule(self.figures, held))
+            .find(|found| found.limit_kind() != Limit::Capacity || !self.drains_queue())
+    }
+
+    /// Returns the finding; a full link instead, where it denies a queue that stands.
+    fn with_standing_queue(&self, found: LimitFinding) -> LimitFinding {
+        // A queue that is seldom empty is not short, and a policer has none.
+        let denies_queue =
+            [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
+        let is_long = denies_queue.contains(&found.verdict) && self.queue_stands();
+        // Random losses do not keep a queue full; those of others, or the sender itself, do.
+        let is_busy =
+            found.verdict == LossVerdict::Random.into() && self.queue_stands() && self.some_waits();
+        if is_busy && self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true) {
+            found.as_verdict(CapacityVerdict::Shared)
+        } else if is_long || is_busy {
+            found.as_verdict(CapacityVerdict::Link)
+        } else {
+            found
+        }
+    }
+
+    /// Returns `found` as one of several if it is a full link whose queue stays short and loses
+    /// next to nothing, as in the sending host, which lets hardly any of a connection wait for a shaper of its
+    /// own (`tcp_small_queue_check`).
+    fn with_shaper(&self, found: LimitFinding) -> LimitFinding {
+        let rtts = self.figures.rtt.zip(self.figures.idle_rtt);
+        let is_long = rtts.is_some_and(|(rtt, idle)| rtt > idle.scale_by(MAX_WAIT_FOR_SHAPER));
+        let may_be = found.limit_kind() == Limit::Capacity
+            && !self.is_at_sender()
+            && self.figures.sent_again_in_all().unwrap_or(0) < FEW_SEGMENTS
+            && !is_long;
+        if may_be {
+            found.one_of_several()
+        } else {
+            found
+        }
+    }
+
+    /// Returns `found` as one of several where the capture ends before anything was steady, and its
+    /// connection goes on: the sender may repeat what no more comes here.
+    pub(crate) fn with_open_end(&self, found: LimitFinding) -> LimitFinding {
+        let is_open = self.figures.part.is_none() && !self.capture.closed && !self.is_at_sender();
+        let is_of_sender = matches!(
+            found.limit_kind(),
+            Limit::SenderApplication | Limit::SendBuffer | Limit::Pacing | Limit::CongestionWindow
+        );
+        if is_open
+            && found.other.is_none()
+            && (is_of_sender || found.verdict == CapacityVerdict::Link.into())
+        {
+            found.add_alternative(LossVerdict::Random)
+        } else {
+            found
+        }
+    }
+
+    /// Returns the program as the limit instead of a full path, where nothing was ever lost and the
+    /// data passes the path clearly faster at times, or was far more: a sender that fills its path
+    /// never lets it have less. Here its pauses seem a part of round trips.
+    fn with_pauses(&self, found: LimitFinding) -> LimitFinding {
+        let leaves_room =
+            self.was_fuller() || self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
+        let may_pause = self.figures.part.is_some()
+            && !self.is_at_sender()
+            && !self.ever_lost_on_path()
+            && found.limit_kind() == Limit::Capacity
+            && leaves_room;
+        if may_pause {
+            found
+                .as_verdict(SenderApplicationVerdict::Idle)
+                .add_alternative(CapacityVerdict::Shared)
+        } else {
+            found
+        }
+    }
+
+    /// Returns true if the path could carry clearly more, as far as its capacity is stated.
+    pub(crate) fn leaves_room_on_path(&self) -> bool {
+        let enough = stated_capacity(self.figures).map(|stated| stated.scale_by(SHARED_PIPE_SHARE));
+        enough.is_some_and(|enough| self.figures.rate < enough)
+    }
+
+    /// Returns true if bursts pass the path no faster than the transfer, and wait in a queue that
+    /// loses few.
+    fn fills_path(&self) -> bool {
+        let bursts = self.rate_of_bursts(MIN_SHARE_OF_BURSTS);
+        let is_as_fast =
+            bursts.is_some_and(|rate| self.figures.rate >= rate.scale_by(FULL_USE_OF_PATH));
+        let loses_few = self
+            .figures
+            .lost_segments()
+            .is_some_and(|lost| lost.segment_share().get() < MIN_LOSS_OF_PROBES);
+        is_as_fast && loses_few && self.some_waits() && !self.drains_queue()
+    }
+}
+
+impl ReceiverSampleFigures<'_> {
+    pub(crate) fn full_path(&self, verdict: CapacityVerdict) -> LimitFinding {
+        let found = LimitFinding::new(verdict, Ratio::ONE);
+        // A link passes data at one rate, and its queue is never empty between bursts.
+        let is_faster = self.was_faster(FASTER_THAN_A_PACE);
+        let pauses = verdict == CapacityVerdict::Link && self.loss_rounds() < MIN_RECOVERIES;
+        let may_pause = is_faster && (pauses || self.may_only_pause());
+        if may_pause || (self.whole.len() > 1 && self.may_only_pause()) {
+            found.add_alternative(SenderApplicationVerdict::Idle)
+        } else {
+            found
+        }
+    }
+
+    /// Returns true if the round trip seems longer than that of the idle path, and pauses of the
+    /// sender may be all that makes it so.
+    pub(crate) fn may_only_pause(&self) -> bool {
+        self.pauses.is_some() && self.evidence.loaded_rtt.is_none()
+    }
+
+    /// Returns true if data waits no longer than the queues of its host allow: about a millisecond
+    /// of each stream, or a few segments (`tcp_small_queue_check`).
+    fn may_wait_in_the_host(&self) -> bool {
+        let streams = self.flows.len() as u64;
+        let on_the_line = self
+            .rate
+            .time_for(self.mss().unwrap_or_default() * SMALL_QUEUE_SEGMENTS);
+        let waits = self
+            .rtt
+            .zip(self.evidence.idle_rtt)
+            .map(|(rtt, idle)| rtt.saturating_sub(idle));
+        waits.is_none_or(|waits| waits <= (SMALL_QUEUE_TIME + on_the_line) * streams + CLOCK_TICK)
+    }
+}

@@ -1,0 +1,106 @@
+//! A congestion window that grows, after a loss or without one.
+
+use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, LegalVerdict, LossVerdict};
+use fullpipe_units::{Ratio, Span};
+
+use crate::finding::LimitFinding;
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::capture::CaptureView;
+use crate::signals::losses;
+use crate::signals::path::mean_trend;
+use crate::signals::sender::SenderSampleFigures;
+use crate::thresholds::{LOWERED_BY_LOSS_FACTOR, REGROWING_WINDOW_FACTOR, REGROWN_WINDOW_FACTOR};
+
+/// Finds a congestion window that grows, or that losses have made smaller than it was, of a sender
+/// that always has data: what comes in a round trip becomes more, or was more before them. Buffers
+/// and windows stand still.
+pub(crate) fn growing_window(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    let has_lost = arrivals.loss_rounds() > 0;
+    let is_lower = has_lost
+        && !arrivals.is_bbr()
+        && arrivals.was_faster(LOWERED_BY_LOSS_FACTOR)
+        && arrivals.grows_by(REGROWING_WINDOW_FACTOR);
+    let found = arrivals.is_own_load() && (arrivals.grows_by(REGROWN_WINDOW_FACTOR) || is_lower);
+    let cause = match arrivals.evidence.steady {
+        _ if has_lost => CongestionWindowVerdict::Recovering,
+        Some(_) => CongestionWindowVerdict::EarlyExit,
+        None => CongestionWindowVerdict::RampUp,
+    };
+    let found = found.then(|| LimitFinding::new(cause, Ratio::ONE))?;
+    // The kernel makes a send buffer larger while the window grows.
+    Some(if cause == CongestionWindowVerdict::EarlyExit {
+        found.one_of_several()
+    } else {
+        found
+    })
+}
+
+/// Finds a congestion window that neither loss nor a queue holds down now.
+pub(crate) fn find_growth(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+    let grows = mean_trend(figures, |snapshot| snapshot.cwnd)
+        .is_some_and(|trend| trend >= REGROWN_WINDOW_FACTOR);
+    let cause = if in_slow_start(figures) || (figures.part.is_none() && !figures.ever_lost()) {
+        grows.then_some(CongestionWindowVerdict::RampUp)
+    } else if figures.ever_lost() {
+        // A window that losses set and that stands still does so near its last peak, where CUBIC
+        // waits before it probes for more. BBR's is not set by them.
+        (grows || !figures.is_bbr()).then_some(CongestionWindowVerdict::Recovering)
+    } else {
+        grows.then_some(CongestionWindowVerdict::EarlyExit)
+    };
+    Some(LimitFinding::new(cause?, held))
+}
+
+/// Finds the same, with what may have taken the packets before: a few losses do not show it. Chance
+/// takes no large part of a burst.
+pub(crate) fn find_growth_after_loss(
+    figures: &SenderSampleFigures,
+    held: Ratio,
+) -> Option<LimitFinding> {
+    let found = find_growth(figures, held)?;
+    if found.verdict != CongestionWindowVerdict::Recovering.into() {
+        return Some(found);
+    }
+    let in_a_burst = losses::began_with_a_burst(&figures.flows, Span::MAX);
+    Some(found.add_alternative(if in_a_burst {
+        LossVerdict::Policer
+    } else {
+        LossVerdict::Random
+    }))
+}
+
+fn in_slow_start(figures: &SenderSampleFigures) -> bool {
+    let last = figures
+        .flows
+        .iter()
+        .filter_map(|flow| flow.snapshots.last());
+    let mut cwnds =
+        last.filter_map(|snapshot| Some((snapshot.sample.tcp.cwnd?, snapshot.sample.tcp.ssthresh)));
+    cwnds.any(|(cwnd, ssthresh)| ssthresh.is_none_or(|ssthresh| cwnd < ssthresh))
+}
+
+impl CaptureView<'_> {
+    /// Finds a congestion window that grows, or stays below what was in flight before a loss.
+    pub(crate) fn find_window_growth(&self) -> Option<LimitFinding> {
+        let grows =
+            mean_trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
+        let is_lowered = self.was_fuller() && self.ever_lost_on_path();
+        let found = (grows || is_lowered)
+            .then(|| find_growth(self.figures, Ratio::ONE))
+            .flatten()?;
+        // What the sending host's own queue drops leaves no trace in packets, or elsewhere that of
+        // a loss.
+        Some(match found.verdict {
+            // The queue is that of others, which leave it little.
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering)
+                if self.queue_stands() && self.some_waits() =>
+            {
+                found.as_verdict(CapacityVerdict::Shared)
+            }
+            LegalVerdict::CongestionWindow(
+                CongestionWindowVerdict::Recovering | CongestionWindowVerdict::EarlyExit,
+            ) => found.one_of_several(),
+            _ => found,
+        })
+    }
+}

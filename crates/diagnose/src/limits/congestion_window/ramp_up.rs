@@ -1,0 +1,140 @@
+//! Transfers that end before their congestion window has grown.
+
+use fullpipe_record::{CongestionWindowVerdict, Sample};
+use fullpipe_units::{ByteCount, Ratio, Span};
+
+use crate::finding::LimitFinding;
+use crate::limits::receive_window;
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::capture::CaptureView;
+use crate::signals::sender::SenderSampleFigures;
+use crate::thresholds::{GROWING_SHARE, INITIAL_WINDOW, SLOW_START_TOLERANCE};
+
+/// Returns true if a stream moved all of its data in hardly more round trips than slow start takes
+/// for so much: its window doubles in each (RFC 5681, 3.1), from ten segments (RFC 6928).
+///
+/// Takes the stream's samples by time, the bytes that each of them says were moved, and the payload
+/// of its segments.
+pub(crate) fn is_slow_start(
+    samples: &[&Sample],
+    moved: impl Fn(&Sample) -> Option<ByteCount>,
+    mss: ByteCount,
+    rtt: Span,
+) -> bool {
+    let Some(all) = samples
+        .last()
+        .and_then(|last| moved(last))
+        .filter(|all| *all > ByteCount::ZERO)
+    else {
+        return false;
+    };
+    // Between two samples it is not known when the last data moved: at the earlier one it had not.
+    let still_moving = samples
+        .iter()
+        .filter(|sample| moved(sample) < Some(all))
+        .map(|sample| sample.at)
+        .max();
+    let first_round = mss * INITIAL_WINDOW;
+    let rounds = (all.as_f64() / first_round.as_f64() + 1.0).log2().ceil();
+    mss > ByteCount::ZERO
+        && still_moving.unwrap_or_default() <= rtt.scale_by(rounds + SLOW_START_TOLERANCE)
+}
+
+/// Finds a transfer that ended before the sender's congestion window had grown.
+pub(crate) fn ended_early_by_arrivals(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    let (rtt, mss) = (arrivals.rtt?, arrivals.mss()?);
+    let found = arrivals.evidence.steady.is_none()
+        && arrivals.loss_rounds() == 0
+        && arrivals
+            .whole
+            .iter()
+            .all(|flow| is_slow_start(flow, |sample| sample.tcp.bytes_received, mss, rtt));
+    found.then(|| LimitFinding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
+}
+
+/// Finds a transfer that ended, or ran out of data, before its congestion window had grown.
+pub(crate) fn ended_early(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let (rtt, mss) = (figures.rtt?, figures.mss?);
+    let only_slow_start = figures
+        .flows
+        .iter()
+        .all(|flow| is_slow_start(&flow.whole, |sample| sample.tcp.bytes_acked, mss, rtt));
+    let found = figures.part.is_none()
+        && !figures.ever_lost()
+        && only_slow_start
+        && receive_window::find_receive_window(figures).is_none();
+    found.then(|| LimitFinding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
+}
+
+impl CaptureView<'_> {
+    /// Finds a transfer of so few round trips that what is in flight still grew in most of them: a
+    /// slow start that overflows the queue in the end is one. Where nothing was in flight for most
+    /// of the time, its program waited.
+    pub(crate) fn ramp_up(&self) -> Option<LimitFinding> {
+        let quiet = self.capture.quiet?;
+        let found = quiet.growing.get() >= GROWING_SHARE && !self.program_waits();
+        found.then(|| self.with_stall(quiet.growing))
+    }
+
+    /// Finds a transfer that ended before its congestion window had grown, and whose program did
+    /// not wait.
+    pub(crate) fn ended_early(&self) -> Option<LimitFinding> {
+        let found = ended_early(self.figures).filter(|_| !self.program_waits())?;
+        Some(self.with_stall(found.share))
+    }
+
+    /// Returns the verdict on a transfer that ended while it sped up; as one of several where it may
+    /// have lost all that its sender repeats, of which nothing comes here.
+    fn with_stall(&self, share: Ratio) -> LimitFinding {
+        let found = LimitFinding::new(CongestionWindowVerdict::RampUp, share);
+        if self.capture.closed || self.is_at_sender() {
+            found
+        } else {
+            found.one_of_several()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fullpipe_record::TcpInfo;
+
+    const MSS: ByteCount = ByteCount::new(1448);
+    const RTT: Span = Span::from_millis(100);
+
+    /// Samples every 50 ms of a transfer of so many segments that ends at `end`.
+    fn transfer(segments: u64, end: Span) -> Vec<Sample> {
+        let sample = |index: u64| {
+            let at = Span::from_millis(index * 50);
+            let share = (at.as_secs_f64() / end.as_secs_f64()).min(1.0);
+            Sample {
+                at,
+                stream: 0,
+                bytes: (MSS * segments).scale_by(share),
+                tcp: TcpInfo::default(),
+                memory: None,
+            }
+        };
+        (1..=40).map(sample).collect()
+    }
+
+    fn is_ramp(segments: u64, end_millis: u64) -> bool {
+        let samples = transfer(segments, Span::from_millis(end_millis));
+        is_slow_start(
+            &samples.iter().collect::<Vec<_>>(),
+            |sample| Some(sample.bytes),
+            MSS,
+            RTT,
+        )
+    }
+
+    #[test]
+    fn bytes_that_took_as_long_as_slow_start_takes_are_a_ramp() {
+        // 10 + 20 + 40 + 80 segments in four round trips.
+        assert!(is_ramp(150, 400) && is_ramp(150, 600));
+        assert!(!is_ramp(150, 900), "something else took the rest");
+        assert!(is_ramp(1, 200), "a single segment");
+        assert!(!is_ramp(0, 100), "nothing moved");
+    }
+}

@@ -1,0 +1,286 @@
+//! Loss that holds the congestion window down.
+
+pub(crate) mod out_of_order;
+pub(crate) mod policer;
+pub(crate) mod receiver_host;
+
+use fullpipe_model::loss::CongestionControl;
+use fullpipe_model::window;
+use fullpipe_record::{At, Change, LossVerdict, Remedy, Scope};
+use fullpipe_units::{BitRate, ByteCount, Ratio};
+
+use crate::finding::LimitFinding;
+use crate::limits::LimitFacts;
+use crate::remedies::advice::RemedyAdvice;
+use crate::remedies::manual_remedy::ManualRemedy;
+use crate::remedies::outlook::ChangeOutlook;
+use crate::signals::machine::{self, HostDrops};
+use crate::signals::path::time_on_the_line;
+use crate::signals::sender::{RetransmittedSegments, SenderSampleFigures};
+use crate::signals::{losses, policer_rate};
+use crate::text::{self, BasicFacts, Row, time_text};
+use crate::thresholds::{
+    EXPLAINED_BY_LOSS_FACTOR, MAX_RTT_BEFORE_BURST, MIN_RECOVERIES, MIN_RECOVERIES_BEFORE,
+    PACE_SHARE,
+};
+
+/// Finds loss that comes again and again, where the rate is not far below what the congestion
+/// control makes of so much loss.
+///
+/// The rate may be far above: slow start leaves a window that takes a dozen losses to come down,
+/// and each of them is the limit's doing. A single loss is none, as the window grows back from it.
+pub(crate) fn find_loss(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+    let lost = figures.lost_segments().filter(|lost| lost.again > 0)?;
+    let (low, _) = rates_under_loss(figures, lost)?;
+    let lately = figures
+        .retransmitted_segments()
+        .is_some_and(|lost| lost.again > 0);
+    let enough = if lately {
+        MIN_RECOVERIES
+    } else {
+        MIN_RECOVERIES_BEFORE
+    };
+    let recurs = figures.flows.iter().map(losses::episodes_in_all).max()? >= enough;
+    let explained = figures.is_bbr()
+        || (recurs && low.scale_by(1.0 / EXPLAINED_BY_LOSS_FACTOR) <= figures.rate);
+    let cause = cause_of_loss(figures);
+    let found = LimitFinding::new(cause, held);
+    let is_seen = losses::follow_a_queue(&figures.flows) || policer::fills_link_before(figures);
+    explained.then(|| match cause {
+        LossVerdict::ShallowQueue if !is_seen && losses::were_faster_before(&figures.flows) => {
+            LimitFinding::new(LossVerdict::Policer, held).add_alternative(LossVerdict::ShallowQueue)
+        }
+        // No queue is seen to fill before the losses.
+        LossVerdict::ShallowQueue if !is_seen => found.add_alternative(LossVerdict::Policer),
+        _ => found,
+    })
+}
+
+/// Returns the cause of loss: a policer takes many segments at once and lets no queue grow, a queue
+/// that is too short loses at one and the same window and delays what it holds, loss at random does
+/// neither.
+fn cause_of_loss(figures: &SenderSampleFigures) -> LossVerdict {
+    let met_no_queue = matches!(figures.rtt, Some(rtt) if policer::is_without_queue(figures, rtt));
+    if figures.is_bbr() {
+        return if met_no_queue && policer::bbr_knows_the_rate(figures) {
+            LossVerdict::Policer
+        } else {
+            LossVerdict::Random
+        };
+    }
+    // What holds far more at other times is no short queue.
+    let may_be_short = !losses::larger_windows_pass(&figures.flows);
+    if may_be_short && losses::follow_a_queue(&figures.flows) {
+        return LossVerdict::ShallowQueue;
+    }
+    let is_rate =
+        losses::take_a_part_of_windows(&figures.flows) && !policer::fills_link_before(figures);
+    if is_rate {
+        return LossVerdict::Policer;
+    }
+    let in_bursts = began_with_a_burst(figures);
+    let is_one_size = may_be_short && (in_bursts || policer::lost_at_one_window(figures));
+    let at_once = met_no_queue && losses::come_many_at_once(&figures.flows);
+    if !is_one_size && !at_once {
+        LossVerdict::Random
+    } else if may_be_short
+        && (!met_no_queue || !(in_bursts || at_once) || queue_before_losses(figures))
+    {
+        LossVerdict::ShallowQueue
+    } else {
+        LossVerdict::Policer
+    }
+}
+
+/// Returns true if slow start ended with a burst of losses in front of which no queue stood, and
+/// later losses came at windows that are much alike: a device lets no more than that pass. Chance
+/// takes no large part of a burst.
+pub(crate) fn began_with_a_burst(figures: &SenderSampleFigures) -> bool {
+    let longest = figures.idle_rtt.zip(time_on_the_line(figures));
+    let longest =
+        longest.map(|(idle, on_the_line)| idle.scale_by(MAX_RTT_BEFORE_BURST) + on_the_line);
+    let burst = longest.is_some_and(|longest| losses::began_with_a_burst(&figures.flows, longest));
+    burst && !losses::come_at_any_window(&figures.flows)
+}
+
+/// Returns true if a queue delays the packets before losses, or the data is then as fast as the
+/// stated bandwidth: a policer delays nothing, and discards what is slower than the link.
+fn queue_before_losses(figures: &SenderSampleFigures) -> bool {
+    policer::fills_link_before(figures) || policer::are_delayed(figures)
+}
+
+/// Returns the rates of all streams that the congestion control reaches if each lost packet counts,
+/// and if all that are lost in one recovery count once; `None` where loss does not bound it.
+pub(crate) fn rates_under_loss(
+    figures: &SenderSampleFigures,
+    lost: RetransmittedSegments,
+) -> Option<(BitRate, BitRate)> {
+    let [by_packet, by_episode] = [lost.segment_share(), lost.episode_ratio()].map(|loss| {
+        Some(
+            window::rate_of_window(loss_window(figures, loss)?, figures.rtt?)
+                .scale_by(figures.stream_count().into()),
+        )
+    });
+    Some((by_packet?, by_episode.max(by_packet)?))
+}
+
+pub(crate) fn loss_window(figures: &SenderSampleFigures, loss: Ratio) -> Option<ByteCount> {
+    let unnamed = if figures.is_bbr() {
+        CongestionControl::Bbr
+    } else {
+        CongestionControl::Cubic
+    };
+    let control = figures
+        .congestion_control()
+        .and_then(CongestionControl::from_name)
+        .unwrap_or(unnamed);
+    control.mean_window(loss, figures.rtt?, figures.mss?)
+}
+
+/// The figures of losses.
+pub(crate) struct LossFacts {
+    verdict: LossVerdict,
+    basics: BasicFacts,
+    lost: Option<RetransmittedSegments>,
+    dropped: Option<HostDrops>,
+    shown: Vec<Row>,
+}
+
+impl LossFacts {
+    pub(crate) fn from_figures(verdict: LossVerdict, figures: &SenderSampleFigures) -> Self {
+        Self {
+            verdict,
+            basics: BasicFacts::from_figures(figures),
+            lost: figures.lost_segments(),
+            dropped: HostDrops::of_receiver(&figures.evidence.receiver_machine),
+            shown: text::of_path(figures),
+        }
+    }
+
+    fn drops_of_receiver(&self, lost: &str) -> String {
+        format!(
+            "The receiving host drops packets that have reached it: {}; {lost} were lost, which leaves {} over {}{}.",
+            machine::drops_text(self.dropped),
+            self.basics.rate,
+            time_text(self.basics.rtt),
+            self.basics.could_carry(),
+        )
+    }
+}
+
+impl LimitFacts for LossFacts {
+    fn sentence(&self) -> String {
+        let share = self.lost.map_or_else(
+            || "some of the packets".to_owned(),
+            RetransmittedSegments::text,
+        );
+        let pattern = match self.verdict {
+            LossVerdict::ShallowQueue => {
+                "always at the same amount in flight: a queue on the path is too short"
+            }
+            LossVerdict::Policer => {
+                "many at once and without a queue that fills: a device discards what exceeds a rate"
+            }
+            LossVerdict::Random => "without a queue that fills",
+            LossVerdict::ReceiverHost => return self.drops_of_receiver(&share),
+        };
+        format!(
+            "Packet loss holds the sender back: {share} were lost, {pattern}; that leaves {} over {}{}.",
+            self.basics.rate,
+            time_text(self.basics.rtt),
+            self.basics.could_carry(),
+        )
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        Some("whether that host drops packets that reached it (ip -s link, softnet_stat, nstat)")
+    }
+
+    fn shown_rows(&self) -> Vec<Row> {
+        self.shown.clone()
+    }
+
+    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
+        let pace = match self.verdict {
+            LossVerdict::Policer => policer::pace_below_the_policer(advice),
+            LossVerdict::ShallowQueue => pace_below_the_bottleneck(advice),
+            LossVerdict::Random => None,
+            // Several connections only come in larger bursts.
+            LossVerdict::ReceiverHost => {
+                return [advice.bbr_remedy(), pace_below_the_receiver(advice)]
+                    .into_iter()
+                    .flatten()
+                    .collect();
+            }
+        };
+        [advice.bbr_remedy(), advice.parallel_streams(), pace]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    fn manual_remedies(&self) -> &'static [ManualRemedy] {
+        match self.verdict {
+            LossVerdict::Policer => &[ManualRemedy {
+                id: "pace-below-the-policer",
+                scope: Scope::Socket,
+                at: Some(At::Sender),
+                why: "The policer discards what exceeds its rate: a maximum pace a little below that rate loses \
+                      nothing.",
+            }],
+            LossVerdict::ShallowQueue => &[ManualRemedy {
+                id: "longer-queue-on-the-path",
+                scope: Scope::Path,
+                at: None,
+                why: "The queue of the bottleneck is shorter than the bursts: a longer queue there, or a sender that \
+                      paces (fq, or a maximum pace), loses less.",
+            }],
+            LossVerdict::ReceiverHost => receiver_host::remedies(self.dropped),
+            LossVerdict::Random => &[ManualRemedy {
+                id: "mend-the-path",
+                scope: Scope::Path,
+                at: None,
+                why: "Loss without a full queue has a cause: dirty optics, a bad cable, a duplex mismatch, radio.",
+            }],
+        }
+    }
+}
+
+/// `None` where no rate is known to pass.
+fn pace_below_the_receiver(advice: &RemedyAdvice) -> Option<Remedy> {
+    let known = policer_rate::lower_bound(advice.figures)?;
+    let why = format!(
+        "The receiving host drops packets of bursts, and is known to take {known} of data: with a maximum pace a little \
+         below that no burst is longer than the packets of a millisecond."
+    );
+    pace_below(advice, known, "pace-below-the-receiver", why)
+}
+
+/// `None` where the bottleneck's rate was not stated and does not show.
+pub(crate) fn pace_below_the_bottleneck(advice: &RemedyAdvice) -> Option<Remedy> {
+    let stated = advice
+        .outlook
+        .as_ref()
+        .and_then(ChangeOutlook::stated_capacity);
+    let known = stated.or_else(|| policer_rate::lower_bound(advice.figures))?;
+    let why = format!(
+        "The queue of the bottleneck is shorter than the bursts, and {known} of data passes it: with a maximum pace a \
+         little below that no burst is longer than the packets of a millisecond, which may still be more than the \
+         queue holds."
+    );
+    pace_below(advice, known, "pace-below-the-bottleneck", why)
+}
+
+/// `None` where the load is another program's.
+pub(crate) fn pace_below(
+    advice: &RemedyAdvice,
+    known: BitRate,
+    id: &str,
+    why: String,
+) -> Option<Remedy> {
+    let streams = advice.evidence.request.streams.max(1);
+    let pace = known.scale_by(PACE_SHARE / f64::from(streams));
+    let changes = vec![Change::MaxPacingRate(Some(pace))];
+    let ours = !advice.evidence.is_of_another_program() && pace > BitRate::ZERO;
+    ours.then(|| advice.build_remedy(id, Scope::Socket, At::Sender, changes, why))
+}

@@ -1,0 +1,109 @@
+//! Losses that are drops of the receiving host.
+
+use fullpipe_record::{Limit, LossVerdict, Machine, Scope};
+use fullpipe_units::BitRate;
+
+use crate::finding::LimitFinding;
+use crate::remedies::manual_remedy::ManualRemedy;
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::machine::{self, DropCounter, HostDrops};
+use crate::signals::path;
+use crate::signals::sender::SenderSampleFigures;
+use crate::thresholds::MIN_OWN_DROPS;
+
+/// Finds losses that the receiving host made: it dropped a real share of what the sender sent again.
+/// A queue that stands on the path loses packets itself.
+pub(crate) fn find_cause(
+    figures: &SenderSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    let dropped = HostDrops::of_receiver(&figures.evidence.receiver_machine)?;
+    // One of a pair of virtual devices counts what the other's host drops: then the sender has a
+    // queue of its own, which stands and loses none of it.
+    let own = figures.evidence.sender_machine.device.as_ref();
+    let own = own.map_or(0, machine::dropped_out);
+    let lost = figures.sent_again_in_all()?;
+    let may_be = may_be_behind(found, || {
+        path::rtt_is_inflated(figures) && (own < MIN_OWN_DROPS || !dropped.match_losses(lost))
+    });
+    (may_be && dropped.count >= own && dropped.explain_losses(lost))
+        .then(|| found.as_verdict(LossVerdict::ReceiverHost))
+}
+
+/// Finds losses that this host made, from the receiving end alone, which knows how often data was
+/// out of order.
+pub(crate) fn behind_arrivals(
+    arrivals: &ReceiverSampleFigures,
+    found: &LimitFinding,
+) -> Option<LimitFinding> {
+    let dropped = HostDrops::of_receiver(&arrivals.evidence.receiver_machine)?;
+    let times = arrivals.loss_rounds() * arrivals.flows.len() as u64;
+    let may_be = may_be_behind(found, || arrivals.is_inflated());
+    (may_be && dropped.count >= times && dropped.explain_losses(times))
+        .then(|| found.as_verdict(LossVerdict::ReceiverHost))
+}
+
+fn may_be_behind(found: &LimitFinding, queue_stands: impl FnOnce() -> bool) -> bool {
+    match found.limit_kind() {
+        Limit::Capacity => !queue_stands(),
+        Limit::Loss | Limit::CongestionWindow | Limit::Unknown => true,
+        _ => false,
+    }
+}
+
+/// Returns the sentence on drops of this host, which receives.
+pub(crate) fn sentence_here(machine: &Machine, rate: BitRate) -> String {
+    format!(
+        "This host, which receives, drops packets that have reached it: {}; {rate} arrives.",
+        machine::drops_text(HostDrops::of_receiver(machine))
+    )
+}
+
+/// Returns what helps against drops of the counter that has most of them.
+pub(crate) fn remedies(dropped: Option<HostDrops>) -> &'static [ManualRemedy] {
+    match dropped.map(|dropped| dropped.counter) {
+        Some(DropCounter::Filter) => &[LIFT_FILTER],
+        Some(DropCounter::Backlog) => &[LONGER_BACKLOG, SPREAD_WORK],
+        Some(DropCounter::Socket) => &[ROOM_IN_SOCKETS],
+        Some(DropCounter::Ring) | None => &[LARGER_RING, SPREAD_WORK],
+    }
+}
+
+const LARGER_RING: ManualRemedy = of_host(
+    "larger-receive-ring",
+    "The device has no room for a burst: a larger ring (ethtool -G DEVICE rx NUMBER; ethtool -g shows the most), and \
+     net.core.netdev_budget for more packets at a time.",
+);
+
+const SPREAD_WORK: ManualRemedy = of_host(
+    "spread-receive-work",
+    "One processor takes all packets in: interrupts on others (/proc/irq/*/smp_affinity), RPS \
+     (/sys/class/net/DEVICE/queues/rx-*/rps_cpus) and RFS (net.core.rps_sock_flow_entries) spread that.",
+);
+
+const LONGER_BACKLOG: ManualRemedy = of_host(
+    "longer-backlog",
+    "The queue of a processor is full: net.core.netdev_max_backlog for longer bursts, net.core.netdev_budget for more \
+     packets at a time.",
+);
+
+const LIFT_FILTER: ManualRemedy = of_host(
+    "lift-ingress-filter",
+    "A filter or policer of the receiving host drops what comes in (tc filter show dev DEVICE ingress): a higher rate, or \
+     none.",
+);
+
+const ROOM_IN_SOCKETS: ManualRemedy = of_host(
+    "room-in-sockets",
+    "Sockets have no room for what they allowed: a program that reads sooner, a buffer that no program makes smaller \
+     during the transfer (SO_RCVBUF), memory for TCP (tcp_mem).",
+);
+
+const fn of_host(id: &'static str, why: &'static str) -> ManualRemedy {
+    ManualRemedy {
+        id,
+        scope: Scope::Host,
+        at: None,
+        why,
+    }
+}

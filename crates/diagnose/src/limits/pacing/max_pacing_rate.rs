@@ -1,0 +1,199 @@
+//! A maximum pace of the sockets.
+
+use fullpipe_record::{
+    At, BurstRate, CapacityVerdict, Change, PacingVerdict, Remedy, Scope, SendBufferVerdict,
+    SenderApplicationVerdict,
+};
+use fullpipe_units::{BitRate, Ratio, Span};
+
+use crate::finding::LimitFinding;
+use crate::remedies::advice::RemedyAdvice;
+use crate::signals::capture::CaptureView;
+use crate::signals::path;
+use crate::signals::sender::SenderSampleFigures;
+use crate::thresholds::{
+    FEW_SEGMENTS, LONG_QUIET_SHARE, MAX_PACE_FACTOR, MIN_FASTER_THAN_PACE, MIN_PACED_SHARE,
+    MIN_PARTIAL_SHARE, MIN_SHARE_BELOW_PACE, PACED_BURSTS_SHARE, REACHED_RATE_SHARE,
+    SAME_SHARE_OF_TRAINS, TIME_OF_PACED_TRAIN, WHOLE_RATE_SHARE,
+};
+
+/// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach all
+/// of it; or nearly all, and no queue stands on the path: headers and waiting may take the rest,
+/// and so may a full link that carries no more.
+pub(crate) fn by_program(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let set = max_pace(figures)?;
+    let share = if path::rtt_is_inflated(figures) {
+        WHOLE_RATE_SHARE
+    } else {
+        REACHED_RATE_SHARE
+    };
+    (figures.rate >= set.scale_by(share))
+        .then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+}
+
+/// Returns the maximum pace that the program set, all streams together; `None` where a stream has
+/// none.
+pub(crate) fn max_pace(figures: &SenderSampleFigures) -> Option<BitRate> {
+    figures
+        .flows
+        .iter()
+        .map(|flow| flow.snapshots.last()?.sample.tcp.max_pacing_rate)
+        .sum()
+}
+
+/// `None` where the load is another program's, which was asked for its pace by somebody else.
+pub(crate) fn higher_pace(advice: &RemedyAdvice) -> Option<Remedy> {
+    let pace = advice.evidence.request.pacing?;
+    let why = format!(
+        "The load was asked for a maximum pace of {pace} on each connection; without that the congestion control sets \
+         the pace."
+    );
+    Some(advice.build_remedy(
+        "higher-pace",
+        Scope::Application,
+        At::Sender,
+        vec![Change::MaxPacingRate(None)],
+        why,
+    ))
+}
+
+impl CaptureView<'_> {
+    /// Finds a sender that spaces its data by a rate: by its program, which then has no more than
+    /// parts of segments, or below it.
+    pub(crate) fn own_pace(&self) -> Option<LimitFinding> {
+        let held = self
+            .paced_share()
+            .filter(|share| share.get() >= MIN_PACED_SHARE && !self.is_buffer())?;
+        if self.exceeds_its_pace() {
+            return None;
+        }
+        let program = LimitFinding::new(SenderApplicationVerdict::RateLimited, held);
+        if self.capture.partial.get() >= MIN_PARTIAL_SHARE || self.writes_show() {
+            return Some(program);
+        }
+        // A pace lets no more be in flight at any time unless a round trip takes longer, and a
+        // program that catches up with its rate does.
+        if self.was_a_little_fuller() && !self.waits_on_path() {
+            return Some(self.with_pace(program));
+        }
+        if self.sees_no_queue() {
+            return Some(self.even_without_queue(held));
+        }
+        // A congestion window grows again after a loss.
+        let is_own = (!self.lost_on_path() || self.is_long_level()) && !self.waits_on_path();
+        let is_in_writes = self.is_at_sender() && self.is_longer_than_a_pace(self.figures.rate);
+        is_own.then(|| {
+            if is_in_writes {
+                self.with_pace(program)
+            } else {
+                LimitFinding::new(PacingVerdict::MaxPacingRate, held)
+            }
+        })
+    }
+
+    /// Returns what spaces the segments evenly where no queue is seen.
+    fn even_without_queue(&self, held: Ratio) -> LimitFinding {
+        if self.leaves_room_on_path() {
+            LimitFinding::new(SendBufferVerdict::TcpWmemMax, held)
+                .add_alternative(SenderApplicationVerdict::Idle)
+        } else {
+            LimitFinding::new(CapacityVerdict::Link, held).one_of_several()
+        }
+    }
+
+    /// Returns true if as much was in flight for long.
+    fn is_long_level(&self) -> bool {
+        let quiet = self.capture.quiet;
+        self.is_level() && quiet.is_some_and(|quiet| quiet.share.get() >= LONG_QUIET_SHARE)
+    }
+
+    /// Returns a `program` that sends evenly, which may be a device with a bucket unless it was
+    /// clearly faster for some time.
+    fn with_pace(&self, program: LimitFinding) -> LimitFinding {
+        let most = self.figures.rate.scale_by(MAX_PACE_FACTOR);
+        if self.capture.sustained.is_some_and(|rate| rate > most) {
+            program
+        } else {
+            program.add_alternative(PacingVerdict::MaxPacingRate)
+        }
+    }
+
+    /// Returns true if the sender is faster at times than what seems its pace, though always as
+    /// much is in flight: BBR sends a quarter faster in one of eight round trips
+    /// (`bbr_pacing_gain`) if its buffer lets it, and a maximum pace never does.
+    fn exceeds_its_pace(&self) -> bool {
+        let departs_faster = self.capture.departures.is_some_and(|burst| {
+            burst.share.get() >= MIN_PACED_SHARE
+                && burst.rate > self.figures.rate.scale_by(MAX_PACE_FACTOR)
+        });
+        let exceeds = self
+            .capture
+            .faster
+            .is_some_and(|share| share.get() >= MIN_FASTER_THAN_PACE);
+        // Elsewhere the bottleneck spaces the segments of a train.
+        let is_seen = self.is_at_sender() || self.trains_answered().is_none();
+        self.is_level() && !self.was_fuller() && (exceeds || is_seen && departs_faster)
+    }
+
+    /// Returns the most frequent rate of the sender's trains where a link on the way spaces their
+    /// segments: each train is acknowledged. Losses delay acknowledgements.
+    fn trains_answered(&self) -> Option<BurstRate> {
+        let is_link = self.is_at_sender() || self.ever_lost_on_path();
+        self.capture
+            .acknowledgements
+            .filter(|burst| !is_link && burst.share.get() >= PACED_BURSTS_SHARE)
+    }
+
+    /// Returns the share of the time in which the sender's packets are spaced by one rate, that of
+    /// the transfer.
+    pub(crate) fn paced_share(&self) -> Option<Ratio> {
+        let all = self.figures.rate;
+        let each = all.scale_by(1.0 / f64::from(self.figures.stream_count()));
+        let trains = self.trains_answered();
+        let seen = [self.capture.departures, self.capture.arrivals, trains];
+        let shares = seen.into_iter().flatten().filter_map(|burst| {
+            let pace = [each, all]
+                .into_iter()
+                .find(|rate| burst.rate <= rate.scale_by(MAX_PACE_FACTOR))?;
+            // At first a shaper may let more pass; at other times faster trains show that nothing
+            // spaces them.
+            let is_whole = burst.rate >= pace.scale_by(1.0 / MAX_PACE_FACTOR);
+            let of_time = (burst.share.get() * pace.relative_to(burst.rate)).min(1.0);
+            (is_whole || burst.share.get() >= MIN_SHARE_BELOW_PACE).then(|| Ratio::new(of_time))
+        });
+        shares.max_by(|one, other| one.get().total_cmp(&other.get()))
+    }
+
+    /// Returns true if the sender's trains are longer than those of a pace at `rate`: the kernel
+    /// makes them as long as the pace sends in a millisecond, and of two segments at least
+    /// (`tcp_tso_autosize`).
+    pub(crate) fn is_longer_than_a_pace(&self, rate: BitRate) -> bool {
+        let longest = rate
+            .scale_by(MAX_PACE_FACTOR)
+            .bytes_in(Span::from_millis(1));
+        self.figures
+            .mss
+            .is_some_and(|mss| self.capture.train > longest.max(mss * FEW_SEGMENTS))
+    }
+
+    /// Returns true if a link spreads trains of as many segments as the kernel's pace at this rate
+    /// sends at once: those of 1/1024 s, and two at least (`tcp_tso_autosize`). All but the first of
+    /// each come at the rate of the link.
+    pub(crate) fn trains_are_of_a_pace(&self) -> bool {
+        let rate = self.figures.rate;
+        let seen = self.capture.arrivals.zip(self.figures.mss);
+        seen.is_some_and(|(burst, mss)| {
+            let of_a_train = rate.bytes_in(TIME_OF_PACED_TRAIN);
+            let segments = (of_a_train.get() / mss.get()).max(2) as f64;
+            burst.rate > rate.scale_by(MAX_PACE_FACTOR)
+                && (burst.share.get() - (1.0 - 1.0 / segments)).abs() <= SAME_SHARE_OF_TRAINS
+        })
+    }
+
+    /// Returns true if small trains are spaced by a rate, which is above that of the transfer.
+    pub(crate) fn bursts_are_paced(&self) -> bool {
+        self.capture.departures.is_some_and(|burst| {
+            burst.share.get() >= PACED_BURSTS_SHARE && !self.is_longer_than_a_pace(burst.rate)
+        })
+    }
+}

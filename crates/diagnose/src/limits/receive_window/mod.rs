@@ -1,0 +1,417 @@
+//! A receiver that allows too little in flight.
+
+pub(crate) mod device;
+pub(crate) mod host;
+pub(crate) mod memory_pressure;
+
+use fullpipe_model::improvement::WindowConstraint;
+use fullpipe_model::window;
+use fullpipe_record::{
+    Buffer, CapacityVerdict, CongestionWindowVerdict, Limit, ReceiveWindowVerdict,
+    ReceiverApplicationVerdict, Remedy, Scope, SendBufferVerdict, SenderApplicationVerdict,
+};
+use fullpipe_units::{ByteCount, Ratio, Span};
+
+use crate::finding::LimitFinding;
+use crate::limits::LimitFacts;
+use crate::limits::capacity::link;
+use crate::limits::receiver_application::slow_reader::{self, usual_and_most};
+use crate::remedies::advice::RemedyAdvice;
+use crate::remedies::manual_remedy::ManualRemedy;
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::capture::CaptureView;
+use crate::signals::path::exceeds_the_pipe;
+use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::signals::stream::SenderStream;
+use crate::signals::{machine, syn_quotes};
+use crate::text::{self, BasicFacts, Row, rate_clause, size_text};
+use crate::thresholds::{
+    FALLEN_WINDOW_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_CLOCK_SHARE, MIN_WINDOW_CLOCK_SHARE_UNDER_BBR,
+    MIN_WINDOW_FILL, MIN_WINDOW_USE,
+};
+
+/// Returns true if the kernel counted the advertised window as the limit for most of the busy time.
+/// Under BBR that clock stands still whenever the pace holds a segment back first, and shows about
+/// half of a limit that is always there.
+pub(crate) fn clocks_say_window(figures: &SenderSampleFigures) -> bool {
+    let needed = if figures.is_bbr() {
+        MIN_WINDOW_CLOCK_SHARE_UNDER_BBR
+    } else {
+        MIN_WINDOW_CLOCK_SHARE
+    };
+    figures
+        .share_of_busy(|tcp| tcp.rwnd_limited)
+        .is_some_and(|share| share.get() >= needed)
+}
+
+/// Returns the receiver's window or program, if one of them was the limit for most of the time.
+pub(crate) fn find_receive_window(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let clocks = clocks_say_window(figures);
+    let busy_votes = figures
+        .snapshots()
+        .filter(|snapshot| snapshot.is_busy())
+        .map(|snapshot| snapshot.fills_window(clocks));
+    let by_samples = share_of_votes(busy_votes).is_some_and(|share| share.get() >= MIN_LIMIT_SHARE);
+    if !(by_samples || clocks && clock_is_borne_out(figures)) {
+        return None;
+    }
+    let held = share_of_votes(figures.snapshots().map(|snapshot| {
+        snapshot
+            .fills_window(clocks)
+            .map(|full| full && snapshot.is_busy())
+    }));
+    let clock = figures
+        .share_of_busy(|tcp| tcp.rwnd_limited)
+        .filter(|_| clocks);
+    let held = held
+        .unwrap_or_default()
+        .get()
+        .max(clock.unwrap_or_default().get());
+    Some(name_receiver(figures, Ratio::new(held)))
+}
+
+/// Returns true if samples support the clock: data must have waited, and much of a known window
+/// must have been in use, unless it is below a segment.
+fn clock_is_borne_out(figures: &SenderSampleFigures) -> bool {
+    let waited = figures
+        .mean_size(|snapshot| snapshot.not_sent)
+        .is_some_and(|not_sent| not_sent > ByteCount::ZERO);
+    let in_use = match (
+        figures.mean_size(|snapshot| snapshot.outstanding),
+        figures.mean_size(|snapshot| snapshot.window),
+    ) {
+        (Some(outstanding), Some(window)) => {
+            outstanding >= window.scale_by(MIN_WINDOW_USE) || is_below_a_segment(figures)
+        }
+        _ => true,
+    };
+    waited && in_use
+}
+
+/// Returns true if the advertised window is less than a segment: nothing is sent into it until a
+/// timer fires (RFC 1122, 4.2.3.4), so that the rate is far below a window in each round trip.
+pub(crate) fn is_below_a_segment(figures: &SenderSampleFigures) -> bool {
+    figures
+        .mean_size(|snapshot| snapshot.window)
+        .zip(figures.mss)
+        .is_some_and(|(window, mss)| window < mss)
+}
+
+fn name_receiver(figures: &SenderSampleFigures, held: Ratio) -> LimitFinding {
+    if figures.part.is_none() && figures.flows.iter().all(window_still_grows) {
+        return LimitFinding::new(CongestionWindowVerdict::RampUp, held);
+    }
+    slow_reader::behind_window(figures, held).unwrap_or_else(|| host::at_receiver(figures, held))
+}
+
+/// Returns true if a stream's window was well below its last size: the receiver tunes it while the
+/// sender speeds up, and may lag behind.
+fn window_still_grows(flow: &SenderStream) -> bool {
+    let last = flow
+        .snapshots
+        .iter()
+        .rev()
+        .find_map(|snapshot| snapshot.window);
+    usual_and_most(flow)
+        .zip(last)
+        .is_some_and(|((usual, most), last)| {
+            usual < most.scale_by(FALLEN_WINDOW_SHARE) && last == most
+        })
+}
+
+/// The figures of a receive window.
+pub(crate) struct ReceiveWindowFacts {
+    verdict: ReceiveWindowVerdict,
+    basics: BasicFacts,
+    /// Advertised at most, all streams together.
+    largest: Option<ByteCount>,
+    reason: String,
+    shown: Vec<Row>,
+}
+
+impl ReceiveWindowFacts {
+    pub(crate) fn from_figures(
+        verdict: ReceiveWindowVerdict,
+        figures: &SenderSampleFigures,
+    ) -> Self {
+        Self {
+            verdict,
+            basics: BasicFacts::from_figures(figures),
+            largest: figures.max_size(|snapshot| snapshot.window),
+            reason: reason_at_sender(verdict, figures),
+            shown: window_rows(figures),
+        }
+    }
+}
+
+/// Returns the figures that show what a receiver allowed, and how much of it was used.
+pub(crate) fn window_rows(figures: &SenderSampleFigures) -> Vec<Row> {
+    vec![
+        text::in_flight(figures),
+        text::unsent_row(figures),
+        (
+            "window most",
+            slow_reader::largest_window(figures).map(|size| size.to_string()),
+        ),
+        text::clock_row(
+            "rwnd_limited",
+            figures.share_of_busy(|tcp| tcp.rwnd_limited),
+        ),
+    ]
+}
+
+fn reason_at_sender(verdict: ReceiveWindowVerdict, figures: &SenderSampleFigures) -> String {
+    let is_clamped = verdict == ReceiveWindowVerdict::WindowClamped;
+    let misread = device::misread_factor(figures).filter(|_| !is_clamped);
+    let misread = misread.map_or_else(String::new, |factor| {
+        format!(", so that the sender takes it for 1/{factor} of itself")
+    });
+    if verdict == ReceiveWindowVerdict::MemoryPressure {
+        let memory = machine::tcp_memory_text(&figures.evidence.receiver_machine);
+        let memory = memory.map_or_else(String::new, |memory| format!(": {memory}"));
+        return format!("its host saves the memory of TCP{memory}");
+    }
+    // An offer may also have been lost on the way to a host that is not seen.
+    if verdict == ReceiveWindowVerdict::NoWindowScaling && figures.evidence.receiver.is_none() {
+        return format!("the other end agreed to no window scaling{misread}");
+    }
+    format!(
+        "{}{misread}",
+        window_reason(verdict, &syn_quotes::device_place(figures.evidence))
+    )
+}
+
+/// Returns the reason why a window is as small as it is; a device that makes it so is at `place`.
+pub(crate) fn window_reason(verdict: ReceiveWindowVerdict, place: &str) -> String {
+    match verdict {
+        ReceiveWindowVerdict::NoWindowScaling => "window scaling is off".to_owned(),
+        ReceiveWindowVerdict::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF".to_owned(),
+        ReceiveWindowVerdict::TcpRmemMax => "tcp_rmem".to_owned(),
+        ReceiveWindowVerdict::AutotuningStalled => {
+            "its kernel has not let the buffer grow to tcp_rmem, and no program fixed it".to_owned()
+        }
+        ReceiveWindowVerdict::WindowScaleStripped => {
+            format!("a device {place} removes the option that scales windows")
+        }
+        ReceiveWindowVerdict::MemoryPressure => {
+            "its host saves the memory of TCP, tcp_mem".to_owned()
+        }
+        ReceiveWindowVerdict::WindowScaleRewritten => {
+            format!("a device {place} changes the scale of the window")
+        }
+        ReceiveWindowVerdict::WindowClamped => format!("a device {place} lowers the window"),
+    }
+}
+
+impl LimitFacts for ReceiveWindowFacts {
+    fn sentence(&self) -> String {
+        let basics = &self.basics;
+        format!(
+            "The receiver allows at most {} in flight{} ({}){}{}.",
+            size_text(self.largest),
+            basics.in_streams(),
+            self.reason,
+            rate_clause(
+                self.largest
+                    .zip(basics.rtt)
+                    .map(|(size, rtt)| window::rate_of_window(size, rtt)),
+                basics.rtt,
+            ),
+            basics.could_carry(),
+        )
+    }
+
+    fn shown_rows(&self) -> Vec<Row> {
+        self.shown.clone()
+    }
+
+    fn other_end_would_show(&self) -> Option<&'static str> {
+        Some(
+            "whether its program, its tcp_rmem, its processor or a device between the ends makes the window what it is",
+        )
+    }
+
+    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
+        let is_untuned = advice
+            .receiver_settings()
+            .is_some_and(|host| !host.moderate_rcvbuf);
+        let constraint = match self.verdict {
+            // No setting of a host changes what a device between them does to the window.
+            ReceiveWindowVerdict::WindowScaleStripped
+            | ReceiveWindowVerdict::WindowScaleRewritten
+            | ReceiveWindowVerdict::WindowClamped => {
+                return advice.parallel_streams().into_iter().collect();
+            }
+            // Other connections would only share the memory that is left.
+            ReceiveWindowVerdict::MemoryPressure => return Vec::new(),
+            ReceiveWindowVerdict::AutotuningStalled => return advice.for_stalled_autotuning(),
+            ReceiveWindowVerdict::SoRcvbuf => WindowConstraint::FixedBuffer,
+            ReceiveWindowVerdict::NoWindowScaling => WindowConstraint::NoScaling,
+            ReceiveWindowVerdict::TcpRmemMax if is_untuned => WindowConstraint::NoAutotuning,
+            ReceiveWindowVerdict::TcpRmemMax => WindowConstraint::ReceiveMaximum,
+        };
+        advice.for_window(constraint)
+    }
+
+    fn manual_remedies(&self) -> &'static [ManualRemedy] {
+        match self.verdict {
+            ReceiveWindowVerdict::WindowScaleStripped
+            | ReceiveWindowVerdict::WindowScaleRewritten => &[ManualRemedy {
+                id: "let-window-scale-pass",
+                scope: Scope::Path,
+                at: None,
+                why: "A firewall or router between the ends edits the window scale option of the handshake: its \
+                      setting for TCP options must let it pass unchanged.",
+            }],
+            ReceiveWindowVerdict::WindowClamped => &[ManualRemedy {
+                id: "let-windows-pass",
+                scope: Scope::Path,
+                at: None,
+                why: "A traffic shaper or proxy between the ends lowers the window of each packet: exempt this traffic \
+                      from it.",
+            }],
+            ReceiveWindowVerdict::MemoryPressure => &[
+                ManualRemedy {
+                    id: "end-what-holds-memory",
+                    scope: Scope::Host,
+                    at: None,
+                    why: "The sockets of the receiving host hold more than the second value of tcp_mem: ss -tnm shows whose \
+                          (r: unread, w: not yet acknowledged, in skmem); end those programs, or let them read.",
+                },
+                ManualRemedy {
+                    id: "raise-tcp-mem",
+                    scope: Scope::Host,
+                    at: None,
+                    why: "net.ipv4.tcp_mem counts pages of memory, not bytes: a second value above what all sockets need at \
+                          once, as far as the host has memory to spare.",
+                },
+            ],
+            ReceiveWindowVerdict::SoRcvbuf
+            | ReceiveWindowVerdict::TcpRmemMax
+            | ReceiveWindowVerdict::AutotuningStalled
+            | ReceiveWindowVerdict::NoWindowScaling => &[],
+        }
+    }
+}
+
+/// Finds this end's window as the limit, where each round trip brings as much as it allows. A
+/// window that is larger than the pipe fills a queue with the rest. Senders do not fill windows
+/// below one MSS (silly-window avoidance).
+pub(crate) fn own_window_in_use(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    let (window, rtt) = (arrivals.usual_window()?, arrivals.rtt?);
+    if !arrivals.fills_window(window, rtt) {
+        return None;
+    }
+    let in_the_pipe = arrivals
+        .rate
+        .bytes_in(arrivals.evidence.idle_rtt.unwrap_or(rtt));
+    if arrivals.is_inflated() && exceeds_the_pipe(window, in_the_pipe, || arrivals.is_flat()) {
+        return Some(arrivals.full_path(CapacityVerdict::Link));
+    }
+    let held = Ratio::new(
+        Ratio::from_quotient(arrivals.rate.bytes_in(rtt).as_f64(), window.as_f64())
+            .get()
+            .min(1.0),
+    );
+    let cause = arrivals.cause_of_window(window);
+    let found = LimitFinding::new(cause, held);
+    let is_of_a_size = matches!(
+        cause,
+        ReceiveWindowVerdict::SoRcvbuf
+            | ReceiveWindowVerdict::TcpRmemMax
+            | ReceiveWindowVerdict::AutotuningStalled
+    );
+    if is_of_a_size && arrivals.may_only_pause() {
+        return Some(found.add_alternative(SenderApplicationVerdict::Idle));
+    }
+    // Where scaling is on here, only the SYN could show who took it away.
+    let offered = arrivals
+        .evidence
+        .receiver
+        .as_ref()
+        .is_some_and(|host| host.window_scaling);
+    let unsure = cause == ReceiveWindowVerdict::NoWindowScaling && offered;
+    Some(if unsure {
+        found.one_of_several()
+    } else {
+        found
+    })
+}
+
+impl CaptureView<'_> {
+    /// Finds the receiver's window or program; or the full pipe, where the window holds more than
+    /// fits it.
+    pub(crate) fn find_receive_window(&self) -> Option<LimitFinding> {
+        let found = find_receive_window(self.figures)?;
+        if found.limit_kind() != Limit::ReceiveWindow {
+            return Some(found.as_verdict(found.verdict));
+        }
+        link::queue_behind_window(self.figures).or_else(|| Some(self.cause_of_window(found)))
+    }
+
+    /// Returns the cause of the window of `found`.
+    fn cause_of_window(&self, found: LimitFinding) -> LimitFinding {
+        if let Some(cause) = self.edited_window() {
+            return found.as_verdict(cause);
+        }
+        if let Some(end) = self.end_without_scale() {
+            return self.without_scale(end, &found);
+        }
+        if self.figures.evidence.receiver.is_some() {
+            // Its settings show which of its limits this is.
+            return found;
+        }
+        if self.has_window_fallen() {
+            return found.as_verdict(ReceiverApplicationVerdict::SlowReader);
+        }
+        // The kernel lets a window grow for a program that reads what comes.
+        let fixed = self.window_never_grew();
+        let cause = if fixed {
+            ReceiveWindowVerdict::SoRcvbuf
+        } else {
+            ReceiveWindowVerdict::TcpRmemMax
+        };
+        if self.lacks_handshake() {
+            // It is full under one of fourteen scales, as about every second buffer is by chance.
+            return found
+                .as_verdict(cause)
+                .add_alternative(SendBufferVerdict::TcpWmemMax);
+        }
+        found.as_verdict(cause)
+    }
+
+    /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires
+    /// (RFC 9293, 3.8.6.2.1), and has nothing in flight meanwhile.
+    pub(crate) fn below_a_segment(&self) -> Option<LimitFinding> {
+        let mss = self.figures.mss?;
+        let windows = self.figures.snapshots().map(|snapshot| snapshot.window);
+        let held =
+            share_of_votes(windows.map(|window| Some(window? > ByteCount::ZERO && window? < mss)))?;
+        let found = LimitFinding::new(ReceiveWindowVerdict::TcpRmemMax, held);
+        (held.get() >= MIN_LIMIT_SHARE).then(|| self.cause_of_window(found))
+    }
+}
+
+impl ReceiverSampleFigures<'_> {
+    /// Returns true if round trips of `rtt` bring as much as `window` allows, but for what is less
+    /// than a segment, or than half of a window that has room for none.
+    pub(crate) fn fills_window(&self, window: ByteCount, rtt: Span) -> bool {
+        let rest = self.mss().unwrap_or_default() * self.flows.len() as u64;
+        self.rate.bytes_in(rtt)
+            >= window
+                .saturating_sub(rest)
+                .max(window.scale_by(0.5))
+                .scale_by(MIN_WINDOW_FILL)
+    }
+
+    /// Returns this end's window, if it was the limit where the round trip was as long as the
+    /// estimate. The kernel would have made a window larger that no program fixed.
+    pub(crate) fn window_over_a_longer_round_trip(&self) -> Option<ReceiveWindowVerdict> {
+        let (window, estimate) = (self.usual_window()?, self.estimate?);
+        let cause = self.cause_of_window(window);
+        let is_fixed = self.evidence.request.receive_buffer() != Buffer::Automatic;
+        let may_be = cause == ReceiveWindowVerdict::TcpRmemMax
+            || (cause == ReceiveWindowVerdict::SoRcvbuf && is_fixed);
+        (may_be && self.fills_window(window, estimate)).then_some(cause)
+    }
+}

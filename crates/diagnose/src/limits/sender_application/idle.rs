@@ -1,0 +1,171 @@
+//! A sending program that has nothing to send.
+
+use fullpipe_record::{CapacityVerdict, CpuVerdict, SenderApplicationVerdict, Steady};
+use fullpipe_units::{Ratio, Span};
+
+use crate::finding::LimitFinding;
+use crate::limits::send_buffer::buffer_is_full;
+use crate::limits::sender_application::rate_limited;
+use crate::signals::arrival_course::ArrivalCourse;
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::capture::CaptureView;
+use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::thresholds::{
+    CLOCK_TICK, IDLE_CAPTURE_SHARE, IDLE_OF_WAITING_PROGRAM, IDLE_SHARE_OF_PATH, LONG_SILENCE,
+    MIN_IDLE_SHARE, MIN_IDLE_SHARE_OF_QUARTER, MIN_LIMIT_SHARE, MIN_LONG_SILENCES,
+    MIN_RETRANSMISSION_TIMEOUT, MIN_SHARE_OF_BURSTS, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
+};
+
+/// Finds a sender that is often silent for longer than a round trip, though not for as long as a
+/// retransmission timer takes: no window makes it so.
+pub(crate) fn silent_beyond_windows(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    let rtt = arrivals.estimate?;
+    let away = arrivals.share_of_silences(rtt, &arrivals.busiest_course()?)?;
+    (away.get() >= MIN_LONG_SILENCES)
+        .then(|| LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE))
+}
+
+/// Finds a sender that is silent for longer than any window would explain. Where only a round trip
+/// that is longer than that of the idle path would explain it, a path that others fill, or this
+/// end's window over it, may be the reason.
+pub(crate) fn silent_sender(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    let longest = arrivals
+        .evidence
+        .loaded_rtt
+        .and(arrivals.rtt)
+        .or(arrivals.estimate)?;
+    let silent = arrivals.silent_for(longest)?;
+    if silent.get() > MIN_IDLE_SHARE {
+        // A program that gets no time sends nothing either.
+        return Some(
+            LimitFinding::new(SenderApplicationVerdict::Idle, silent)
+                .add_alternative(CpuVerdict::StolenOfSender),
+        );
+    }
+    let paused = arrivals.pauses?;
+    // A program that makes load on request has data whenever a buffer has room for it.
+    if arrivals.is_own_load() && arrivals.silent_for(arrivals.rtt?)?.get() <= MIN_IDLE_SHARE {
+        return None;
+    }
+    let idle = LimitFinding::new(SenderApplicationVerdict::Idle, paused);
+    Some(match arrivals.window_over_a_longer_round_trip() {
+        Some(window) => idle.add_alternative(window),
+        None => idle.add_alternative(CapacityVerdict::Shared),
+    })
+}
+
+/// Returns the sending program, if it left its socket largely empty for most of the time.
+pub(crate) fn find_program(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let votes = figures.flows.iter().flat_map(|flow| {
+        let full = buffer_is_full(figures, flow).unwrap_or(false);
+        flow.snapshots
+            .iter()
+            .map(move |snapshot| snapshot.writer_behind(full))
+    });
+    let held = share_of_votes(votes).filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    Some(idle_program(figures, held))
+}
+
+/// Returns true if nothing is left to send or on the way again and again, in each quarter of the
+/// judged part: all that the program wrote had arrived then, so that its writing sets the mean rate,
+/// whatever slows or loses the data in between.
+pub(crate) fn runs_dry_throughout(figures: &SenderSampleFigures) -> bool {
+    let Some(part) = figures.part else {
+        return false;
+    };
+    let duration = part.duration / 4;
+    (0..4).all(|quarter| {
+        let ramp = part.ramp + duration * quarter;
+        let quarter = Steady {
+            ramp,
+            duration,
+            ..part
+        };
+        SenderSampleFigures::from_part(figures.evidence, Some(quarter))
+            .idle_share()
+            .is_some_and(|idle| idle.get() >= MIN_IDLE_SHARE_OF_QUARTER)
+    })
+}
+
+/// Returns the sending program as the limit: it had nothing to send, or was asked for a rate and
+/// keeps to it.
+pub(crate) fn idle_program(figures: &SenderSampleFigures, share: Ratio) -> LimitFinding {
+    let limited = rate_limited::keeps_to_a_rate(figures);
+    LimitFinding::new(
+        if limited {
+            SenderApplicationVerdict::RateLimited
+        } else {
+            SenderApplicationVerdict::Idle
+        },
+        share,
+    )
+}
+
+impl CaptureView<'_> {
+    /// Returns true if hardly anything was in flight at nearly any time.
+    pub(crate) fn program_waits(&self) -> bool {
+        self.capture.idle.get() >= IDLE_OF_WAITING_PROGRAM
+    }
+
+    /// Finds a sender that had nothing to send though nothing held it back.
+    pub(crate) fn find_idle_sender(&self) -> Option<LimitFinding> {
+        self.idle_from(IDLE_CAPTURE_SHARE)
+            .filter(|_| !self.is_buffer())
+    }
+
+    fn idle_from(&self, share: f64) -> Option<LimitFinding> {
+        let idle = self.capture.idle;
+        let found = LimitFinding::new(SenderApplicationVerdict::Idle, idle);
+        (idle.get() >= share).then(|| {
+            if self.program_waits() {
+                // A processor that is hardly ever free makes it wait as long.
+                found.one_of_several()
+            } else {
+                found
+            }
+        })
+    }
+
+    /// Finds a sender that leaves its path idle at times, and sends at times of its own at others.
+    pub(crate) fn leaves_path_idle(&self) -> Option<LimitFinding> {
+        self.idle_from(IDLE_SHARE_OF_PATH)
+            .filter(|_| !self.follows_acknowledgements())
+    }
+
+    /// Finds one that sends faster than its rate at others.
+    pub(crate) fn idle_at_times(&self) -> Option<LimitFinding> {
+        self.leaves_path_idle()
+            .filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
+    }
+}
+
+impl ReceiverSampleFigures<'_> {
+    /// Returns the share of the snapshots in which nothing has come for longer than a round trip of
+    /// `rtt` explains.
+    pub(crate) fn silent_for(&self, rtt: Span) -> Option<Ratio> {
+        let timeout = rtt.scale_by(SILENCE_ROUND_TRIPS) + TICK_TOLERANCE;
+        share_of_votes(
+            self.snapshots()
+                .map(|now| Some(now.tcp.since_data_received? > timeout)),
+        )
+    }
+
+    /// Returns the share of the snapshots in silences that are longer than a window over `rtt`
+    /// explains, but shorter than a retransmission timer.
+    fn share_of_silences(&self, rtt: Span, course: &ArrivalCourse) -> Option<Ratio> {
+        let on_the_line = self.rate.time_for(self.mss()? * 2);
+        let longest = rtt.scale_by(LONG_SILENCE) + CLOCK_TICK + on_the_line + course.tick;
+        let away = self.snapshots().map(|now| {
+            let silence = now.tcp.since_data_received?;
+            Some(silence > longest && silence < MIN_RETRANSMISSION_TIMEOUT.max(rtt))
+        });
+        share_of_votes(away)
+    }
+
+    /// Returns true if data is away for longer than a round trip of the path explains.
+    pub(crate) fn is_away_beyond_windows(&self, course: &ArrivalCourse) -> bool {
+        self.round_trip_of_the_path()
+            .and_then(|rtt| self.share_of_silences(rtt, course))
+            .is_some_and(|away| away.get() >= MIN_LONG_SILENCES)
+    }
+}

@@ -1,0 +1,128 @@
+//! A sending program that keeps to a rate.
+
+use fullpipe_record::{
+    At, CapacityVerdict, Change, LegalVerdict, LossVerdict, PacingVerdict, Remedy, Scope,
+    SenderApplicationVerdict,
+};
+use fullpipe_units::{BitRate, Ratio};
+
+use crate::finding::LimitFinding;
+use crate::limits::mtu::mss_clamped;
+use crate::remedies::advice::RemedyAdvice;
+use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::capture::CaptureView;
+use crate::signals::sender::SenderSampleFigures;
+use crate::thresholds::{
+    CAUGHT_UP_SHARES, FASTER_THAN_A_PACE, INFLATED_RTT_FACTOR, LONG_SETTLED_SHARE, MAX_PACE_FACTOR,
+    MIN_FREE_OF_SETTLED, MIN_LEVEL_OF_SETTLED, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
+    MIN_SHARE_OF_FULL_BUFFER, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,
+};
+
+/// Finds a sender that was asked for a rate, or for a maximum pace, and keeps to it. Of a pace
+/// headers and waiting may take a part, and so may a full link that carries no more: a queue shows
+/// it.
+pub(crate) fn as_asked_by_arrivals(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    if reaches_rate(arrivals, arrivals.evidence.request.rate, WHOLE_RATE_SHARE) {
+        return Some(LimitFinding::new(
+            SenderApplicationVerdict::RateLimited,
+            Ratio::ONE,
+        ));
+    }
+    let pacing = arrivals.evidence.request.pacing;
+    let is_paced = reaches_rate(arrivals, pacing, WHOLE_RATE_SHARE)
+        || (reaches_rate(arrivals, pacing, REACHED_RATE_SHARE) && !arrivals.is_inflated());
+    is_paced.then(|| LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+}
+
+/// Finds a sender that was asked for a rate and comes near to it, where nothing else shows that
+/// would hold it back.
+pub(crate) fn nearly_as_asked(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    reaches_rate(arrivals, arrivals.evidence.request.rate, REACHED_RATE_SHARE)
+        .then(|| LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
+}
+
+/// Returns true if the data arrives at `share` of the rate that each stream was asked for.
+fn reaches_rate(arrivals: &ReceiverSampleFigures, asked: Option<BitRate>, share: f64) -> bool {
+    let streams = f64::from(arrivals.evidence.request.streams.max(1));
+    asked.is_some_and(|rate| arrivals.rate >= rate.scale_by(share * streams))
+}
+
+/// Returns the sending program, if it was asked for a rate and reached all of it: whatever a buffer
+/// looks like then, it holds nothing back.
+pub(crate) fn as_asked(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+    let rate = figures.part?.rate;
+    let reached = figures
+        .offered_rate()
+        .is_some_and(|asked| rate >= asked.scale_by(WHOLE_RATE_SHARE));
+    reached.then(|| LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
+}
+
+pub(crate) fn keeps_to_a_rate(figures: &SenderSampleFigures) -> bool {
+    const NEARLY: f64 = 0.9;
+    figures.offered_rate().is_some_and(|asked| {
+        figures
+            .part
+            .is_none_or(|part| part.rate >= asked.scale_by(NEARLY))
+    })
+}
+
+/// `None` where the load is another program's, which was asked for its rate by somebody else.
+pub(crate) fn higher_rate(advice: &RemedyAdvice) -> Option<Remedy> {
+    let rate = advice.evidence.request.rate?;
+    let why = format!(
+        "The load was asked to offer {rate} on each connection and keeps to it; without that it offers all that the \
+         connection takes."
+    );
+    Some(advice.build_remedy(
+        "higher-rate",
+        Scope::Application,
+        At::Sender,
+        vec![Change::Rate(None)],
+        why,
+    ))
+}
+
+impl CaptureView<'_> {
+    /// Finds a sender whose data comes evenly at its rate and came clearly faster for a while: it
+    /// caught up with its rate, and no link spaces the data that far apart.
+    pub(crate) fn caught_up(&self) -> Option<LimitFinding> {
+        let rate = self.figures.rate;
+        let even = self.capture.departures.filter(|even| {
+            even.share.get() >= MIN_LIMIT_SHARE && even.rate <= rate.scale_by(MAX_PACE_FACTOR)
+        })?;
+        let was_faster = self.capture.sustained? >= rate.scale_by(FASTER_THAN_A_PACE)
+            && CAUGHT_UP_SHARES.contains(&self.capture.faster?.get());
+        // A policer lets a burst pass, too, and then discards. The headers of small segments fill a
+        // link at a rate that others pass.
+        let lost = self.figures.retransmitted_segments()?.segment_share();
+        let full = LimitFinding::new(CapacityVerdict::Link, Ratio::ONE);
+        let found = was_faster
+            && !self.is_at_sender()
+            && lost.get() < MIN_LOSS_OF_PROBES
+            && mss_clamped::find_cause(self.figures, &full).is_none();
+        found.then(|| LimitFinding::new(SenderApplicationVerdict::RateLimited, even.share))
+    }
+
+    /// Finds a sender that has long had as much in flight as ever since, without a queue, and far
+    /// less than before: its windows would let it have more, and its program keeps to a rate. What
+    /// it had before met a queue, or nothing was lost; else a policer has taught it the rate.
+    pub(crate) fn settled_below(&self) -> Option<LimitFinding> {
+        let quiet = self.capture.quiet?;
+        let found = quiet.share.get() >= LONG_SETTLED_SHARE
+            && quiet.level.get() >= MIN_LEVEL_OF_SETTLED
+            && quiet.free.get() >= MIN_FREE_OF_SETTLED
+            && quiet.of_most?.get() < MIN_SHARE_OF_FULL_BUFFER;
+        if !found {
+            return None;
+        }
+        let queue = self.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
+        let samples = self.figures.flows.iter().flat_map(|flow| &flow.whole);
+        let met_a_queue = samples.filter_map(|one| one.tcp.rtt).any(|rtt| rtt > queue);
+        let cause: LegalVerdict = if self.ever_lost_on_path() && !met_a_queue {
+            LossVerdict::Policer.into()
+        } else {
+            SenderApplicationVerdict::RateLimited.into()
+        };
+        Some(LimitFinding::new(cause, Ratio::ONE))
+    }
+}

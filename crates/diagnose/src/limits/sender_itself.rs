@@ -1,0 +1,370 @@
+//! A sender that holds itself back, by its program, its buffer, a pace or its queue, where packets alone show it.
+
+use fullpipe_record::{
+    ApplicationWindowVerdict, Buffer, CapacityVerdict, LegalVerdict, PacingVerdict,
+    ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
+};
+use fullpipe_units::{BitRate, Ratio, Span};
+
+use crate::finding::LimitFinding;
+use crate::signals::arrival_course::ArrivalCourse;
+use crate::signals::arrivals::{ReceiverSampleFigures, counter_growth};
+use crate::signals::capture::CaptureView;
+use crate::thresholds::{
+    ABOVE_ROUND_TRIP, ACKNOWLEDGED_PAIRS, BELOW_ROUND_TRIP, BELOW_TWO_ROUND_TRIPS,
+    CLEARLY_REPEATED_COURSE, CLOCK_TICK, CLOCKED_SHARE, EVEN_SHARE, EVEN_TIME, FASTER_BY_CHANCE,
+    FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_ENDS_OF_WRITES, FEW_SEGMENTS, FLAT_PLATEAU,
+    IDLE_SHARE_OF_PATH, INITIAL_WINDOW, LONGER_ROUND_TRIP, LONGEST_PERIOD, MAX_TRAIN_SEGMENTS,
+    MIN_LEVEL_OF_SLEEPING_WRITER, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER, MIN_PARTIAL_OF_PROGRAM,
+    MIN_PLATEAU, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, NEARLY_SAME_TRAINS, NO_ROUND_TRIPS,
+    OWN_COURSE, REPEATED_COURSE, REPEATED_TIMES, SAME_TRAINS, SHORTEST_PERIOD,
+    SHORTEST_TO_CATCH_UP, SILENT_ROUND_TRIP,
+};
+
+/// Finds a sender that holds itself back: this end would take more, nothing is lost, and no queue
+/// stands on the path.
+///
+/// Data that comes evenly has a rate of its own. What a full buffer lets through follows the
+/// acknowledgements, so that each round trip brings the same at the same phase; a program writes at
+/// times that have nothing to do with round trips.
+pub(crate) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+    if arrivals.rate == BitRate::ZERO {
+        return None;
+    }
+    let course = arrivals.busiest_course()?;
+    let idle = LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE);
+    let (is_own, is_even) = (arrivals.is_own_load(), arrivals.comes_evenly(&course));
+    let left = arrivals.left_by_round_trips(&course);
+    let has_own_times = arrivals.has_times_of_its_own(&course, left);
+    // The halves of a round trip repeat, too, where it does.
+    let most_left = if has_own_times {
+        CLEARLY_REPEATED_COURSE
+    } else {
+        REPEATED_COURSE
+    };
+    Some(match () {
+        // What a program writes waits while the congestion window opens, and then comes faster.
+        () if is_own && is_even && arrivals.was_faster(FASTER_THAN_A_PACE) => {
+            LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
+        }
+        () if is_own && is_even => rate_of_the_sender(arrivals),
+        // One of several connections has the pattern of all of them.
+        () if is_own && arrivals.flows.len() > 1 => {
+            full_buffer(arrivals).add_alternative(PacingVerdict::Qdisc)
+        }
+        () if !is_even && is_own && trickles_after_first_window(arrivals, &course) => {
+            LimitFinding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE)
+                .one_of_several()
+        }
+        () if !is_even && arrivals.is_away_beyond_windows(&course) => idle,
+        () if is_own && arrivals.was_faster(FASTER_THAN_A_BUFFER) => idle,
+        () if !is_even && is_silent_for_round_trips(arrivals, &course) => {
+            full_buffer(arrivals).one_of_several()
+        }
+        () if !is_even && left <= most_left => full_buffer(arrivals),
+        () if !is_even && has_own_times && left <= OWN_COURSE => {
+            full_buffer(arrivals).one_of_several()
+        }
+        () if !is_even && has_own_times => idle.add_alternative(SendBufferVerdict::TcpWmemMax),
+        () if is_own && left >= NO_ROUND_TRIPS => rate_of_the_sender(arrivals).one_of_several(),
+        () if is_own => full_buffer(arrivals),
+        () => idle.add_alternative(SendBufferVerdict::TcpWmemMax),
+    })
+}
+
+/// Returns true if what comes in a round trip comes so fast that the rest of it is silent, as with a
+/// buffer of a few segments, or with writes that are far between.
+fn is_silent_for_round_trips(arrivals: &ReceiverSampleFigures, course: &ArrivalCourse) -> bool {
+    arrivals
+        .round_trip_of_the_path()
+        .is_some_and(|rtt| course.usual_silence >= rtt.scale_by(SILENT_ROUND_TRIP))
+}
+
+/// Returns true if a round trip brings a few segments and then nothing, fewer than came at first,
+/// though none was lost: no congestion window and no buffer becomes so small, and the window of the
+/// handshake has no scale that a device could have changed.
+fn trickles_after_first_window(arrivals: &ReceiverSampleFigures, course: &ArrivalCourse) -> bool {
+    let few = arrivals.mss().unwrap_or_default() * FEW_SEGMENTS * arrivals.flows.len() as u64;
+    let comes_in_turn = arrivals
+        .round_trip_of_the_path()
+        .is_some_and(|rtt| arrivals.rate.bytes_in(rtt) < few && course.usual_silence * 2 >= rtt);
+    comes_in_turn
+        && arrivals.usual_window() >= Some(few * 2)
+        && arrivals.was_faster(FASTER_THAN_A_BUFFER)
+        && arrivals.loss_rounds() == 0
+}
+
+/// Returns the send buffer as the limit. The window of another program fills as a buffer does.
+fn full_buffer(arrivals: &ReceiverSampleFigures) -> LimitFinding {
+    let is_fixed = arrivals.evidence.request.buffer != Buffer::Automatic;
+    let found = if is_fixed {
+        SendBufferVerdict::SoSndbuf
+    } else {
+        SendBufferVerdict::TcpWmemMax
+    };
+    let found = LimitFinding::new(found, Ratio::ONE);
+    if arrivals.is_own_load() {
+        found
+    } else {
+        found.one_of_several()
+    }
+}
+
+/// Returns who sets the even rate of a sender, as far as the acknowledgements show how data came:
+/// a pace lets trains of as many segments pass each time, two or more, and a program writes what is
+/// no whole number of segments.
+fn rate_of_the_sender(arrivals: &ReceiverSampleFigures) -> LimitFinding {
+    let pace = LimitFinding::new(PacingVerdict::Qdisc, Ratio::ONE);
+    let may_be_pace = if arrivals.was_always_as_fast() {
+        pace.clone()
+    } else {
+        pace.clone().one_of_several()
+    };
+    let Some(acknowledged) = arrivals.acknowledgements_of_a_segment() else {
+        return may_be_pace;
+    };
+    // One for each train, or for every second segment and the end of a train.
+    let differs = (2..=MAX_TRAIN_SEGMENTS).flat_map(|train| {
+        let of_train = acknowledged * f64::from(train);
+        [1, train.div_ceil(2)].map(|count| (of_train - f64::from(count)).abs())
+    });
+    let differs = differs.fold(f64::INFINITY, f64::min);
+    if differs <= SAME_TRAINS {
+        pace
+    } else if acknowledged > ACKNOWLEDGED_PAIRS && differs > NEARLY_SAME_TRAINS {
+        LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
+    } else {
+        may_be_pace
+    }
+}
+
+impl CaptureView<'_> {
+    /// Finds a send buffer, whose data is always as much: losses and queues make it swing. Its own
+    /// bursts may wait in a queue, and at first be lost to it, but the queue is empty before the
+    /// next ones.
+    pub(crate) fn buffer_of_sender(&self) -> Option<LimitFinding> {
+        if self.was_fuller() {
+            return None;
+        }
+        let lost = self.ever_lost_on_path();
+        let is_faster = self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
+        let is_flat = self.flight_plateau()? >= FLAT_PLATEAU && !lost && is_faster;
+        let refills = self.is_level()
+            && self.drains_queue()
+            && (self.some_waits() || !lost)
+            && self.bursts_are_faster(MIN_SHARE_OF_REFILLS) == Some(true);
+        (is_flat || refills).then(|| self.of_sender()).flatten()
+    }
+
+    /// Finds a sender that holds itself back though this does not show why: its program or its own
+    /// queue, by which data goes out at their times, or its buffer, whose data goes out as the
+    /// acknowledgements come.
+    pub(crate) fn of_sender(&self) -> Option<LimitFinding> {
+        if self.is_answered_in_each_round_trip() {
+            return Some(
+                LimitFinding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE)
+                    .one_of_several(),
+            );
+        }
+        let at_own_times = self
+            .capture
+            .clocked
+            .is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
+        let is_uneven = self.flight_plateau()? < MIN_PLATEAU
+            && !self.is_level()
+            && !self.follows_acknowledgements();
+        if !self.is_at_sender() {
+            let program_caught_up = self.was_fuller() && !self.ever_lost_on_path();
+            if self.writes_show()
+                || (at_own_times && is_uneven)
+                || self.has_flight_swings()
+                || program_caught_up
+            {
+                return Some(LimitFinding::new(
+                    SenderApplicationVerdict::Idle,
+                    Ratio::ONE,
+                ));
+            }
+            if self.trains_are_of_a_pace() {
+                return Some(LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE));
+            }
+            let found = LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
+            // A smaller window does the same, and not every sender cuts a packet where it ends. A
+            // pace cuts none.
+            let may_be_window = match self.capture.clocked {
+                Some(_) => self.follows_acknowledgements(),
+                None => self.cuts_packets()?,
+            };
+            let lowered = ReceiveWindowVerdict::WindowClamped;
+            return Some(if may_be_window {
+                found.add_alternative(lowered)
+            } else {
+                self.with_program(found)
+            });
+        }
+        let is_spaced = self
+            .paced_share()
+            .is_some_and(|share| share.get() >= MIN_PACED_SHARE);
+        if self.was_fuller() && !self.follows_acknowledgements() {
+            let program = if self.writes_show() || is_spaced {
+                SenderApplicationVerdict::RateLimited
+            } else {
+                SenderApplicationVerdict::Idle
+            };
+            return Some(LimitFinding::new(program, Ratio::ONE));
+        }
+        let is_held = at_own_times && self.is_level() && !self.was_fuller();
+        if is_held && !self.writes_show() && self.data_waits_at_sender() {
+            // Neither a buffer nor a pace, behind which data waits at any time.
+            let found = LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
+            return Some(found.add_alternative(CapacityVerdict::HostQueue));
+        }
+        let found: LegalVerdict = if self.writes_show() {
+            SenderApplicationVerdict::Idle.into()
+        } else if !is_uneven && (self.bursts_are_paced() || is_spaced) {
+            // The kernel's pace hides what follows acknowledgements, and a device may be what
+            // spaces the data.
+            SendBufferVerdict::TcpWmemMax.into()
+        } else if !is_uneven && (!at_own_times || self.is_level()) {
+            // What a host drops itself makes its congestion window swing.
+            SendBufferVerdict::SoSndbuf.into()
+        } else if self.capture.idle.get() >= IDLE_SHARE_OF_PATH {
+            SenderApplicationVerdict::Idle.into()
+        } else {
+            // A program would leave pauses.
+            CapacityVerdict::HostQueue.into()
+        };
+        let finding = LimitFinding::new(found, Ratio::ONE);
+        Some(if found == CapacityVerdict::HostQueue.into() {
+            finding.one_of_several()
+        } else {
+            self.with_program(finding)
+        })
+    }
+
+    /// Returns a send buffer as one of several where its program may be the limit.
+    fn with_program(&self, found: LimitFinding) -> LimitFinding {
+        let may_be = found.verdict == SendBufferVerdict::TcpWmemMax.into();
+        if may_be && self.was_a_little_fuller() {
+            found.add_alternative(SenderApplicationVerdict::Idle)
+        } else {
+            found
+        }
+    }
+
+    /// Returns true if a buffer is refilled in long trains, each as acknowledgements come: its
+    /// writer is woken seldom, when a third of it is free (`sk_stream_write_space`).
+    pub(crate) fn is_buffer(&self) -> bool {
+        let sleeps = self
+            .capture
+            .quiet
+            .is_some_and(|quiet| quiet.level.get() >= MIN_LEVEL_OF_SLEEPING_WRITER);
+        (self.is_level() || (!self.ever_lost_on_path() && sleeps))
+            && !self.was_fuller()
+            && self.follows_acknowledgements()
+            && self.is_longer_than_a_pace(self.figures.rate)
+    }
+
+    /// Returns true if data always waited at the sender: hardly a packet ends where a write does.
+    fn data_waits_at_sender(&self) -> bool {
+        let flow = self.figures.flows.first();
+        flow.and_then(|flow| flow.whole.last()?.tcp.data_segs_out)
+            .is_some_and(|all| self.capture.partial.get() * all.get() as f64 <= FEW_ENDS_OF_WRITES)
+    }
+
+    /// Returns true if what is in flight swings by more than the third of a buffer that is free
+    /// when its writer is woken.
+    pub(crate) fn has_flight_swings(&self) -> bool {
+        let swings = self
+            .capture
+            .quiet
+            .is_some_and(|quiet| quiet.level.get() < MIN_LEVEL_OF_SLEEPING_WRITER);
+        !self.ever_lost_on_path() && swings
+    }
+
+    /// Returns true if packets end where the program's writes do, which are joined where data waits
+    /// at the sender.
+    pub(crate) fn writes_show(&self) -> bool {
+        let partial = self.capture.partial.get();
+        if self.follows_acknowledgements() {
+            return false;
+        }
+        // A window cuts packets, too: it is always full, and data follows the acknowledgements that
+        // move it.
+        let is_at_own_times = self
+            .capture
+            .clocked
+            .is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
+        let is_no_window = is_at_own_times || (self.capture.quiet.is_some() && !self.is_level());
+        (self.is_at_sender() && partial >= MIN_PARTIAL_AT_SENDER)
+            || (partial >= MIN_PARTIAL_OF_PROGRAM && is_no_window && !self.ever_lost_on_path())
+    }
+}
+
+impl ReceiverSampleFigures<'_> {
+    /// Returns true if the data comes at an even rate, but for trains of a few segments, as far as
+    /// the clocks show.
+    fn comes_evenly(&self, course: &ArrivalCourse) -> bool {
+        let on_the_line = self.rate.time_for(self.mss().unwrap_or_default() * 2);
+        let uneven = course.unevenness();
+        uneven <= EVEN_TIME + on_the_line + course.tick
+            && course.usual_silence <= EVEN_TIME + on_the_line + course.tick
+            && self
+                .round_trip_of_the_path()
+                .is_some_and(|rtt| uneven <= rtt.scale_by(EVEN_SHARE) + course.tick)
+    }
+
+    /// Returns true if the data never came faster, over round trips that take several windows to
+    /// fill: only a pace does not make up for those, nor probes.
+    fn was_always_as_fast(&self) -> bool {
+        let several_windows = self.mss().unwrap_or_default() * INITIAL_WINDOW * 4;
+        !self.was_faster(FASTER_BY_CHANCE)
+            && self.round_trip_of_the_path().is_some_and(|rtt| {
+                rtt >= SHORTEST_TO_CATCH_UP && self.rate.bytes_in(rtt) >= several_windows
+            })
+    }
+
+    /// Returns the share of the variance that is left if each round trip brings the same at the same
+    /// phase; full segments and the clocks make it a little longer than that of the idle path.
+    fn left_by_round_trips(&self, course: &ArrivalCourse) -> f64 {
+        let (Some(rtt), Some(mss)) = (self.round_trip_of_the_path(), self.mss()) else {
+            return f64::INFINITY;
+        };
+        if self.is_a_little_inflated() {
+            return f64::INFINITY;
+        }
+        let rest = CLOCK_TICK + self.rate.time_for(mss * 4) + course.tick;
+        course.variance_left(rtt, rtt.scale_by(LONGER_ROUND_TRIP) + rest)
+    }
+
+    /// Returns true if the sender writes at times of its own: its data makes acknowledgements wait,
+    /// or repeats with another time than a round trip clearly more than with that, of whose share
+    /// `left` is left. What changes slowly repeats as much with one time as with another.
+    fn has_times_of_its_own(&self, course: &ArrivalCourse, left: f64) -> bool {
+        let Some(rtt) = self.round_trip_of_the_path() else {
+            return false;
+        };
+        let others = [
+            (SHORTEST_PERIOD, rtt.scale_by(BELOW_ROUND_TRIP)),
+            (
+                rtt.scale_by(ABOVE_ROUND_TRIP),
+                rtt.scale_by(BELOW_TWO_ROUND_TRIPS).min(LONGEST_PERIOD),
+            ),
+        ];
+        self.is_a_little_inflated()
+            || others.iter().any(|(from, to)| {
+                course.variance_left(*from, *to) <= REPEATED_TIMES.min(left / 2.0)
+            })
+    }
+
+    pub(crate) fn round_trip_of_the_path(&self) -> Option<Span> {
+        self.evidence.idle_rtt.or(self.rtt)
+    }
+
+    /// Returns the acknowledgements for each segment with data, all connections together.
+    fn acknowledgements_of_a_segment(&self) -> Option<f64> {
+        let sent = counter_growth(&self.flows, |tcp| tcp.segs_out)?;
+        let came = counter_growth(&self.flows, |tcp| tcp.data_segs_in)?;
+        (came > 0).then(|| sent as f64 / came as f64)
+    }
+}
