@@ -1,6 +1,6 @@
 //! Verdicts that one view of a transfer cannot distinguish.
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use LegalVerdict::{
     ApplicationWindow, Capacity, CongestionWindow, Cpu, Loss, Mtu, Pacing, ReceiveWindow,
     ReceiverApplication, SendBuffer, SenderApplication,
@@ -32,10 +32,7 @@ struct CandidateSet {
     would_distinguish: &'static str,
 }
 
-pub(crate) const fn set(
-    verdicts: &'static [LegalVerdict],
-    would_distinguish: &'static str,
-) -> CandidateSet {
+const fn set(verdicts: &'static [LegalVerdict], would_distinguish: &'static str) -> CandidateSet {
     CandidateSet {
         verdicts,
         would_distinguish,
@@ -43,11 +40,8 @@ pub(crate) const fn set(
 }
 
 /// Returns every set of a view, for a finding that names another verdict of its set or for one that
-/// does not. A finding of [`LimitFinding::one_of_several`] is in one of its view.
-pub(crate) fn sets_of(
-    view: Basis,
-    names_other: bool,
-) -> impl Iterator<Item = &'static CandidateSet> {
+/// does not. A finding of [`Finding::one_of_several`] is in one of its view.
+fn sets_of(view: Basis, names_other: bool) -> impl Iterator<Item = &'static CandidateSet> {
     let (of_sending_end, own): (&[CandidateSet], &[CandidateSet]) = match view {
         Basis::BothEnds => (&OF_SENDING_END, &[]),
         Basis::Sender => (&OF_SENDING_END, &OF_SENDER),
@@ -464,7 +458,7 @@ fn may_be_tuned(verdict: LegalVerdict, request: &Request) -> bool {
 /// show which is right; none where the evidence or the `request` decides.
 pub(crate) fn find_candidates(
     view: Basis,
-    found: &LimitFinding,
+    found: &Finding,
     request: &Request,
 ) -> (Vec<Candidate>, Option<String>) {
     let sets = sets_of(view, found.other.is_some()).filter(|set| {

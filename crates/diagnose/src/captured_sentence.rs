@@ -6,17 +6,17 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, count_noun};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::text::{self, Row};
 use crate::thresholds::IDLE_CAPTURE_SHARE;
 
 /// Returns the limit in one sentence, where a capture shows it by other figures than the hosts do.
 pub(crate) fn captured_sentence(
-    figures: &SenderSampleFigures,
+    figures: &SenderView,
     capture: &CaptureEvidence,
-    finding: &LimitFinding,
+    finding: &Finding,
 ) -> Option<String> {
     let view = CaptureView { figures, capture };
     let (rate, rtt) = (figures.rate, text::time_text(figures.rtt));
@@ -113,7 +113,7 @@ pub(crate) fn captured_sentence(
 }
 
 /// Returns the sentence on a window whose scale changes where no capture shows it.
-fn hidden_scale(view: &CaptureView, finding: &LimitFinding) -> String {
+fn hidden_scale(view: &CaptureView, finding: &Finding) -> String {
     let window = allowed_window(view);
     if finding.other == Some(ReceiveWindowVerdict::WindowScaleStripped.into()) {
         "The sender asks for the window again and again and sends nothing: it takes it for less than a segment, as \
@@ -146,7 +146,7 @@ fn allowed_window(view: &CaptureView) -> String {
 }
 
 /// Returns the sentence about a send buffer, or what looks like one from the place of the capture.
-fn of_buffer(view: &CaptureView, finding: &LimitFinding) -> String {
+fn of_buffer(view: &CaptureView, finding: &Finding) -> String {
     let figures = view.figures;
     let (rate, rtt) = (figures.rate, text::time_text(figures.rtt));
     let (in_flight, window) = (

@@ -4,17 +4,14 @@ use fullpipe_model::{kernel, window};
 use fullpipe_record::{Buffer, Limit, Segmentation};
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::{loss, send_buffer};
 use crate::signals::path;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::thresholds::INITIAL_WINDOW;
 
 /// Returns every ceiling that the evidence gives, of all streams together, as payload.
-pub(crate) fn find_ceilings(
-    figures: &SenderSampleFigures,
-    finding: &LimitFinding,
-) -> BTreeMap<Limit, BitRate> {
+pub(crate) fn find_ceilings(figures: &SenderView, finding: &Finding) -> BTreeMap<Limit, BitRate> {
     let [of_window, of_cwnd] = [
         figures.max_size(|snapshot| snapshot.window),
         figures.mean_size(|snapshot| snapshot.cwnd),
@@ -34,10 +31,7 @@ pub(crate) fn find_ceilings(
 
 /// Returns those that speak for or against `finding`: a sender with a window of a few segments
 /// waits for timers, so that it has less than a window in each round trip.
-pub(crate) fn held_against(
-    figures: &SenderSampleFigures,
-    finding: &LimitFinding,
-) -> BTreeMap<Limit, BitRate> {
+pub(crate) fn held_against(figures: &SenderView, finding: &Finding) -> BTreeMap<Limit, BitRate> {
     let mut ceilings = find_ceilings(figures, finding);
     let window = figures
         .mean_size(|snapshot| snapshot.window)
@@ -51,7 +45,7 @@ pub(crate) fn held_against(
 /// Returns the rate that the send buffers of all streams leave: as measured where they are the
 /// limit; elsewhere what the kernel tunes them to if it does, less what such a writer lets run
 /// down.
-fn send_buffer_ceiling(figures: &SenderSampleFigures, finding: &LimitFinding) -> Option<BitRate> {
+fn send_buffer_ceiling(figures: &SenderView, finding: &Finding) -> Option<BitRate> {
     if finding.limit_kind() == Limit::SendBuffer {
         return send_buffer::buffer_ceiling(figures);
     }
@@ -78,7 +72,7 @@ fn send_buffer_ceiling(figures: &SenderSampleFigures, finding: &LimitFinding) ->
     ))
 }
 
-fn loss_ceiling(figures: &SenderSampleFigures) -> Option<BitRate> {
+fn loss_ceiling(figures: &SenderView) -> Option<BitRate> {
     let lost = figures
         .retransmitted_segments()
         .filter(|lost| lost.again > 0)?;

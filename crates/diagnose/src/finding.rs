@@ -3,7 +3,7 @@ use fullpipe_units::Ratio;
 
 /// A limit that a rule found.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct LimitFinding {
+pub(crate) struct Finding {
     pub(crate) verdict: LegalVerdict,
     /// Share of the judged time in which it held.
     pub(crate) share: Ratio,
@@ -15,7 +15,7 @@ pub(crate) struct LimitFinding {
     pub(crate) other: Option<LegalVerdict>,
 }
 
-impl LimitFinding {
+impl Finding {
     pub(crate) fn new(verdict: impl Into<LegalVerdict>, share: Ratio) -> Self {
         Self {
             verdict: verdict.into(),

@@ -9,17 +9,17 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, median};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::application_window::credit::ProgramCredit;
 use crate::limits::capacity::allowance::FallenRate;
 use crate::limits::capacity::half_duplex;
 use crate::limits::loss::receiver_host;
 use crate::limits::{LimitFacts, application_window, receive_window};
-use crate::signals::arrivals::{ReceiverSampleFigures, counter_growth};
+use crate::signals::arrivals::{ReceiverView, counter_growth};
 use crate::signals::syn_quotes;
 use crate::text;
 
-impl ReceiverSampleFigures<'_> {
+impl ReceiverView<'_> {
     pub(crate) fn find_ceilings(&self) -> BTreeMap<Limit, BitRate> {
         let of_window = self
             .usual_window()
@@ -38,7 +38,7 @@ impl ReceiverSampleFigures<'_> {
             .collect()
     }
 
-    pub(crate) fn explain_finding(&self, finding: &LimitFinding) -> String {
+    pub(crate) fn explain_finding(&self, finding: &Finding) -> String {
         let (rate, rtt) = (self.rate, self.rtt.unwrap_or_default());
         let window = self.usual_window().unwrap_or_default();
         let comes_evenly = finding.other == Some(SendBufferVerdict::TcpWmemMax.into());
@@ -126,7 +126,7 @@ impl ReceiverSampleFigures<'_> {
         }
     }
 
-    fn sentence_about_path(&self, finding: &LimitFinding) -> String {
+    fn sentence_about_path(&self, finding: &Finding) -> String {
         let (rate, rtt) = (self.rate, self.rtt.unwrap_or_default());
         match finding.verdict {
             LegalVerdict::Loss(LossVerdict::ReceiverHost) => {
@@ -196,7 +196,7 @@ impl ReceiverSampleFigures<'_> {
     }
 
     /// Returns true if next to nothing arrives in the judged part.
-    pub(super) fn moves_nothing(&self) -> bool {
+    fn moves_nothing(&self) -> bool {
         self.mss()
             .zip(self.rtt)
             .is_none_or(|(mss, rtt)| self.rate.bytes_in(rtt) * 2 < mss)

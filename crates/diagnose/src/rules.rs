@@ -7,7 +7,7 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::ceilings::held_against;
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::capacity::{allowance, half_duplex, host_queue, link, shared};
 use crate::limits::congestion_window::{growth, ramp_up, reordering};
 use crate::limits::loss::{self, out_of_order, policer, receiver_host};
@@ -18,20 +18,17 @@ use crate::limits::receiver_application::{self, slow_reader};
 use crate::limits::sender_application::{self, idle, rate_limited};
 use crate::limits::{cpu, send_buffer, sender_itself};
 use crate::signals::Signals;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::capture::CaptureView;
 use crate::signals::path::UNSEEN;
-use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::signals::sender::{SenderView, share_of_votes};
 use crate::signals::snapshot::JudgedSample;
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the limit of the part of a transfer that `figures` of its sending end are of.
-pub(crate) fn find_limit_of_sender(
-    figures: &SenderSampleFigures,
-    signals: &Signals,
-) -> LimitFinding {
+pub(crate) fn find_limit_of_sender(figures: &SenderView, signals: &Signals) -> Finding {
     if figures.flows.is_empty() {
-        return LimitFinding::unknown_limit(vec!["samples of the sending end"]);
+        return Finding::unknown_limit(vec!["samples of the sending end"]);
     }
     let found = black_hole::without_progress(figures).unwrap_or_else(|| find_tcp_limit(figures));
     let found = trace_cause(figures, found);
@@ -40,13 +37,13 @@ pub(crate) fn find_limit_of_sender(
     let found = open_at_few_looks(figures, found);
     match signals.first_possible(std::iter::once(found), |found| held_against(figures, found)) {
         Ok(found) => found,
-        Err(lacking) => LimitFinding::unknown_limit(lacking.into_iter().collect()),
+        Err(lacking) => Finding::unknown_limit(lacking.into_iter().collect()),
     }
 }
 
 /// Returns `found` as one of several where a few looks show it that say neither how many packets
 /// were lost at once, nor whether losses come again, nor who sets a pace.
-fn open_at_few_looks(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFinding {
+fn open_at_few_looks(figures: &SenderView, found: Finding) -> Finding {
     let is_open = matches!(
         found.verdict,
         LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering)
@@ -56,16 +53,16 @@ fn open_at_few_looks(figures: &SenderSampleFigures, found: LimitFinding) -> Limi
     if !is_open || figures.evidence.few_looks().is_none() {
         return found;
     }
-    LimitFinding {
+    Finding {
         other: None,
         ..found.one_of_several()
     }
 }
 
 /// Returns the limit that TCP alone shows.
-fn find_tcp_limit(figures: &SenderSampleFigures) -> LimitFinding {
+fn find_tcp_limit(figures: &SenderView) -> Finding {
     if figures.snapshots().next().is_none() {
-        return LimitFinding::unknown_limit(vec!["samples of the sending end"]);
+        return Finding::unknown_limit(vec!["samples of the sending end"]);
     }
     let as_a_whole = [link::full_as_stated, ramp_up::ended_early];
     if let Some(found) = as_a_whole.into_iter().find_map(|rule| rule(figures)) {
@@ -84,24 +81,24 @@ fn find_tcp_limit(figures: &SenderSampleFigures) -> LimitFinding {
         }
         (Some(found), _) => found,
         (None, Some(idle)) => idle::idle_program(figures, idle),
-        (None, None) => LimitFinding::unknown_limit(missing_figures(figures)),
+        (None, None) => Finding::unknown_limit(missing_figures(figures)),
     }
 }
 
-fn is_of_path(found: &LimitFinding) -> bool {
+fn is_of_path(found: &Finding) -> bool {
     matches!(
         found.limit_kind(),
         Limit::Capacity | Limit::Loss | Limit::CongestionWindow
     )
 }
 
-fn limit_while_busy(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+fn limit_while_busy(figures: &SenderView) -> Option<Finding> {
     of_hosts(figures).or_else(|| of_path(figures))
 }
 
 /// Returns a limit that one of the hosts or its program sets; or the full pipe, where a window
 /// holds more than fits it.
-fn of_hosts(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+fn of_hosts(figures: &SenderView) -> Option<Finding> {
     let order = [
         rate_limited::as_asked,
         receive_window::find_receive_window,
@@ -126,7 +123,7 @@ fn of_hosts(figures: &SenderSampleFigures) -> Option<LimitFinding> {
 
 /// Returns the limit that held the congestion window or the pace, if one of them held data back for
 /// most of the time.
-pub(crate) fn of_path(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn of_path(figures: &SenderView) -> Option<Finding> {
     let clocks = receive_window::clocks_say_window(figures);
     let held = share_of_votes(
         figures
@@ -148,21 +145,21 @@ pub(crate) fn of_path(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))
 }
 
-fn unexplained_limit(figures: &SenderSampleFigures, held: Ratio) -> LimitFinding {
+fn unexplained_limit(figures: &SenderView, held: Ratio) -> Finding {
     let missing = if figures.evidence.bandwidth.is_none() {
         "the bandwidth of the path"
     } else {
         UNSEEN
     };
-    LimitFinding {
+    Finding {
         share: held,
-        ..LimitFinding::unknown_limit(vec![missing])
+        ..Finding::unknown_limit(vec![missing])
     }
 }
 
 /// Returns the limit of the hosts, with the cause behind it: a part may be too short to show the
 /// limit of the path.
-pub(crate) fn of_hosts_traced(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn of_hosts_traced(figures: &SenderView) -> Option<Finding> {
     of_hosts(figures).map(|found| trace_cause(figures, found))
 }
 
@@ -170,7 +167,7 @@ pub(crate) fn of_hosts_traced(figures: &SenderSampleFigures) -> Option<LimitFind
 /// device that changes packets, a processor, a file, the host's own queue. None lies behind a rate
 /// that was asked for and is reached; and nothing but small segments behind a link that carries all
 /// it can.
-fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFinding {
+fn trace_cause(figures: &SenderView, found: Finding) -> Finding {
     if found.limit_kind() == Limit::SenderApplication && rate_limited::as_asked(figures).is_some() {
         return found;
     }
@@ -197,10 +194,7 @@ fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFindi
 }
 
 /// Returns the limit of a transfer of which the receiving end alone was seen.
-pub(crate) fn find_limit_of_receiver(
-    arrivals: &ReceiverSampleFigures,
-    signals: &Signals,
-) -> LimitFinding {
+pub(crate) fn find_limit_of_receiver(arrivals: &ReceiverView, signals: &Signals) -> Finding {
     let sought = [
         black_hole::nothing_arrives,
         link::full_as_stated_by_arrivals,
@@ -222,8 +216,8 @@ pub(crate) fn find_limit_of_receiver(
     ];
     let found = sought.into_iter().filter_map(|rule| rule(arrivals));
     let found = signals.first_possible(found, |_| arrivals.find_ceilings());
-    let found = found
-        .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(OTHER_END)]));
+    let found =
+        found.unwrap_or_else(|lacking| Finding::unknown_limit(vec![lacking.unwrap_or(OTHER_END)]));
     half_duplex::behind_arrivals(arrivals.evidence, &found)
         .or_else(|| receiver_host::behind_arrivals(arrivals, &found))
         .or_else(|| mss_clamped::behind_arrivals(arrivals, &found))
@@ -232,10 +226,10 @@ pub(crate) fn find_limit_of_receiver(
 
 /// Returns the limit that a capture shows.
 pub(crate) fn find_limit_of_capture(
-    figures: &SenderSampleFigures,
+    figures: &SenderView,
     capture: &CaptureEvidence,
     signals: &Signals,
-) -> LimitFinding {
+) -> Finding {
     let view = CaptureView { figures, capture };
     if let Some(end) = capture.only {
         let missing = if end == At::Sender {
@@ -245,7 +239,7 @@ pub(crate) fn find_limit_of_capture(
         };
         return link::full_as_stated(figures)
             .or_else(|| view.repeats_in_vain())
-            .unwrap_or_else(|| LimitFinding::unknown_limit(vec![missing]));
+            .unwrap_or_else(|| Finding::unknown_limit(vec![missing]));
     }
     let whole = [black_hole::without_progress, link::full_as_stated];
     let order = [
@@ -284,14 +278,14 @@ pub(crate) fn find_limit_of_capture(
         .chain(order.into_iter().filter_map(|rule| rule(&view)));
     let found = signals
         .first_possible(found, |found| held_against(figures, found))
-        .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(SENDER)]));
+        .unwrap_or_else(|lacking| Finding::unknown_limit(vec![lacking.unwrap_or(SENDER)]));
     let causes = [receiver_host::find_cause, mss_clamped::find_cause];
     let cause = causes.into_iter().find_map(|rule| rule(figures, &found));
     view.with_open_end(cause.unwrap_or(found))
 }
 
 /// Returns the names of the figures that more would take.
-fn missing_figures(figures: &SenderSampleFigures) -> Vec<&'static str> {
+fn missing_figures(figures: &SenderView) -> Vec<&'static str> {
     let mut names: Vec<&str> = FIGURES_OF_SNAPSHOTS
         .into_iter()
         .filter(|(_, is_stated)| !figures.snapshots().any(is_stated))
@@ -332,16 +326,12 @@ const FIGURES_OF_SNAPSHOTS: [SnapshotFigure; 5] = [
         snapshot.sndbuf.is_some() && snapshot.queued.is_some()
     }),
 ];
-
 /// Figures that only the sender has.
 const SENDER: &str = "the sender's congestion window, its buffer and its pace";
-
 /// Figures that only the receiver's packets have, and those that only the sender's have.
 const ACKNOWLEDGEMENTS: &str =
     "the receiver's acknowledgements and windows: a capture of the other direction";
-
 const DATA: &str = "the sender's data: a capture of the other direction";
-
 /// Figures that only the other end has.
 pub(crate) const OTHER_END: &str =
     "the sender's congestion window, its send buffer and what it sent again";

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Cause, Limit, OtherLimit, RunnerUp};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::thresholds::CLOSE_LIMIT_SHARE;
-
 /// Returns the limit closest to `kind`, which leaves the rate `rate`: by `ceilings`, or else by the
 /// time in which it held, of which `kind` had the share `of_the_time`.
 pub(crate) fn runner_up(
@@ -40,6 +38,13 @@ pub(crate) fn once_lifted(
     }
     lifted
 }
+
+/// Largest difference from the deciding limit, as a share of it, at which another limit is as good
+/// as it.
+///
+/// The share applies to ceilings and to the times in which limits held. A choice, not measured:
+/// predictions are held to three percent, and round trips vary by more.
+const CLOSE_LIMIT_SHARE: f64 = 0.1;
 
 fn by_ceiling(kind: Limit, rate: BitRate, ceilings: &BTreeMap<Limit, BitRate>) -> Option<RunnerUp> {
     let deciding = ceilings

@@ -3,7 +3,7 @@
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
 
 use crate::signals::path;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 
 /// A row of the figures that decided: its name, and its text where the evidence has it.
 pub(crate) type Row = (&'static str, Option<String>);
@@ -23,7 +23,7 @@ pub(crate) struct BasicFacts {
 }
 
 impl BasicFacts {
-    pub(crate) fn from_figures(figures: &SenderSampleFigures) -> Self {
+    pub(crate) fn from_figures(figures: &SenderView) -> Self {
         Self {
             rate: figures.rate,
             rtt: figures.rtt,
@@ -49,7 +49,7 @@ impl BasicFacts {
 }
 
 /// Returns the mean of the bytes in flight, of the advertised window.
-pub(crate) fn in_flight(figures: &SenderSampleFigures) -> Row {
+pub(crate) fn in_flight(figures: &SenderView) -> Row {
     let sizes = (
         figures.mean_size(|snapshot| snapshot.outstanding),
         figures.mean_size(|snapshot| snapshot.window),
@@ -58,7 +58,7 @@ pub(crate) fn in_flight(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the mean of the bytes that were written and not sent.
-pub(crate) fn unsent_row(figures: &SenderSampleFigures) -> Row {
+pub(crate) fn unsent_row(figures: &SenderView) -> Row {
     (
         "unsent mean",
         figures
@@ -68,7 +68,7 @@ pub(crate) fn unsent_row(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the mean of the bytes in the pipe, of the congestion window.
-fn in_pipe(figures: &SenderSampleFigures) -> Row {
+fn in_pipe(figures: &SenderView) -> Row {
     if figures.evidence.capture.is_some() {
         // A capture shows no congestion window.
         return in_flight(figures);
@@ -81,7 +81,7 @@ fn in_pipe(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the mean of the bytes in the send buffer, of its largest size.
-pub(crate) fn queued_row(figures: &SenderSampleFigures) -> Row {
+pub(crate) fn queued_row(figures: &SenderView) -> Row {
     let sizes = (
         figures.mean_size(|snapshot| snapshot.queued),
         figures.max_size(|snapshot| snapshot.sndbuf),
@@ -90,7 +90,7 @@ pub(crate) fn queued_row(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the share of the time in which the sender had nothing to send.
-pub(crate) fn idle_row(figures: &SenderSampleFigures) -> Row {
+pub(crate) fn idle_row(figures: &SenderView) -> Row {
     (
         "idle",
         figures
@@ -100,7 +100,7 @@ pub(crate) fn idle_row(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the row with the number of times that the streams went into recovery.
-fn recoveries_row(figures: &SenderSampleFigures) -> Row {
+fn recoveries_row(figures: &SenderView) -> Row {
     (
         "recoveries seen",
         figures
@@ -110,7 +110,7 @@ fn recoveries_row(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the payload that the stated bandwidth can carry.
-fn capacity_row(figures: &SenderSampleFigures) -> Row {
+fn capacity_row(figures: &SenderView) -> Row {
     (
         "stated capacity",
         path::stated_capacity(figures).map(|rate| rate.to_string()),
@@ -118,7 +118,7 @@ fn capacity_row(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the figures that show the course of the windows and of the buffer.
-pub(crate) fn trend_rows(figures: &SenderSampleFigures) -> Vec<Row> {
+pub(crate) fn trend_rows(figures: &SenderView) -> Vec<Row> {
     vec![
         in_flight(figures),
         in_pipe(figures),
@@ -129,7 +129,7 @@ pub(crate) fn trend_rows(figures: &SenderSampleFigures) -> Vec<Row> {
 }
 
 /// Returns the figures that show the load of the path.
-pub(crate) fn of_path(figures: &SenderSampleFigures) -> Vec<Row> {
+pub(crate) fn of_path(figures: &SenderView) -> Vec<Row> {
     vec![
         in_pipe(figures),
         unsent_row(figures),

@@ -6,7 +6,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 use crate::candidates::find_candidates;
 use crate::ceilings::find_ceilings;
 use crate::confidence::confidence;
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::host_counters::with_host_counters;
 use crate::limits::application_window::credit::ProgramCredit;
 use crate::limits::receiver_application::slow_reader;
@@ -15,8 +15,8 @@ use crate::rules::{
     OTHER_END, find_limit_of_capture, find_limit_of_receiver, find_limit_of_sender,
 };
 use crate::runner_up::{once_lifted, runner_up};
-use crate::signals::arrivals::ReceiverSampleFigures;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::arrivals::ReceiverView;
+use crate::signals::sender::SenderView;
 use crate::signals::transfer_time::TransferTime;
 use crate::signals::{Signals, machine, syn_quotes};
 use crate::text::{self, Row};
@@ -45,7 +45,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
 /// A limit that was found, with all that a verdict says of it, from one view.
 struct Judgement {
     basis: Basis,
-    finding: LimitFinding,
+    finding: Finding,
     signals: Signals,
     time: TransferTime,
     /// Round-trip times under load and of the idle path.
@@ -102,8 +102,8 @@ impl Judgement {
     }
 }
 
-pub(crate) fn of_receiver(evidence: &Evidence) -> Judgement {
-    let arrivals = ReceiverSampleFigures::from_evidence(evidence);
+fn of_receiver(evidence: &Evidence) -> Judgement {
+    let arrivals = ReceiverView::from_evidence(evidence);
     let (signals, time) = (
         Signals::from_receiver(&arrivals),
         TransferTime::from_receiver(&arrivals),
@@ -127,9 +127,9 @@ pub(crate) fn of_receiver(evidence: &Evidence) -> Judgement {
     }
 }
 
-pub(crate) fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
-    let figures = SenderSampleFigures::from_evidence(evidence);
-    let time = TransferTime::from_sender(&SenderSampleFigures::from_part(evidence, None));
+fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
+    let figures = SenderView::from_evidence(evidence);
+    let time = TransferTime::from_sender(&SenderView::from_part(evidence, None));
     let signals = Signals::from_sender(&figures);
     let found = match &evidence.capture {
         Some(capture) => find_limit_of_capture(&figures, capture, &signals),
@@ -169,11 +169,7 @@ pub(crate) fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
     }
 }
 
-fn verdict_sentence(
-    figures: &SenderSampleFigures,
-    finding: &LimitFinding,
-    facts: &dyn LimitFacts,
-) -> String {
+fn verdict_sentence(figures: &SenderView, finding: &Finding, facts: &dyn LimitFacts) -> String {
     let capture = figures.evidence.capture.as_ref();
     capture
         .and_then(|capture| captured_sentence::captured_sentence(figures, capture, finding))
@@ -194,7 +190,7 @@ fn evidence_basis(evidence: &Evidence) -> Basis {
 
 /// Returns the figures that decided, by the names that they have on the screen.
 pub(crate) fn shown_figures(
-    figures: &SenderSampleFigures,
+    figures: &SenderView,
     facts: &dyn LimitFacts,
 ) -> BTreeMap<String, String> {
     let lost = figures.retransmitted_segments();

@@ -2,7 +2,7 @@ use fullpipe_record::{Basis, Candidate, LegalVerdict, LossVerdict, Request};
 use fullpipe_units::Ratio;
 
 use crate::candidates::{self, find_candidates};
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 
 #[test]
 fn no_set_has_more_than_four_and_a_finding_has_one_of_a_view() {
@@ -41,7 +41,7 @@ fn no_set_has_more_than_four_and_a_finding_has_one_of_a_view() {
 
 #[test]
 fn a_finding_that_is_sure_has_no_candidates_and_another_is_the_first() {
-    let sure = LimitFinding::new(LossVerdict::Policer, Ratio::ONE);
+    let sure = Finding::new(LossVerdict::Policer, Ratio::ONE);
     assert!(
         find_candidates(Basis::Receiver, &sure, &Request::default())
             .0

@@ -3,21 +3,18 @@
 use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Limit, Machine, Scope};
 use fullpipe_units::{Ratio, Span};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::LimitFacts;
 use crate::limits::capacity::link;
 use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverSampleFigures;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::arrivals::ReceiverView;
+use crate::signals::sender::SenderView;
 use crate::text::{self, Row};
-use crate::thresholds::{FULL_CORE_SHARE, MIN_LIMIT_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
+use crate::thresholds::MIN_LIMIT_SHARE;
 
 /// Returns the processors of the end whose program or window `found` is, if they had no more time
 /// to give for most of the judged part.
-pub(crate) fn find_cause(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
     match found.limit_kind() {
         Limit::SenderApplication => of_sender(figures),
         Limit::ReceiverApplication | Limit::ReceiveWindow => of_receiver(figures),
@@ -35,7 +32,7 @@ pub(crate) fn find_cause(
 }
 
 /// Returns the end that a quota kept from running for most of the judged part.
-fn find_withheld_time(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+fn find_withheld_time(figures: &SenderView) -> Option<Finding> {
     let (from, to) = figures.judged_period();
     let ends = [
         (&figures.evidence.sender_machine, CpuVerdict::StolenOfSender),
@@ -47,17 +44,12 @@ fn find_withheld_time(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     ends.into_iter().find_map(|(machine, verdict)| {
         let throttled = CpuUse::between_times(&machine.processors, from, to)?.throttled?;
         (throttled >= MIN_LIMIT_SHARE)
-            .then(|| LimitFinding::new(verdict, Ratio::new(throttled.min(1.0))))
+            .then(|| Finding::new(verdict, Ratio::new(throttled.min(1.0))))
     })
 }
 
 /// Returns the receiver's processors as the limit, of a transfer that only that end saw.
-pub(crate) fn of_this_receiver(
-    machine: &Machine,
-    streams: u16,
-    from: Span,
-    to: Span,
-) -> Option<LimitFinding> {
+fn of_this_receiver(machine: &Machine, streams: u16, from: Span, to: Span) -> Option<Finding> {
     let (use_of_time, share) =
         CpuUse::between_times(&machine.processors, from, to)?.find_limit(streams)?;
     let verdict = match use_of_time {
@@ -65,10 +57,10 @@ pub(crate) fn of_this_receiver(
         UseOfTime::System => CpuVerdict::SystemOfReceiver,
         UseOfTime::Stolen => CpuVerdict::StolenOfReceiver,
     };
-    Some(LimitFinding::new(verdict, share))
+    Some(Finding::new(verdict, share))
 }
 
-pub(crate) fn of_sender(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn of_sender(figures: &SenderView) -> Option<Finding> {
     let (from, to) = figures.judged_period();
     let processors = &figures.evidence.sender_machine.processors;
     let (use_of_time, share) =
@@ -78,10 +70,10 @@ pub(crate) fn of_sender(figures: &SenderSampleFigures) -> Option<LimitFinding> {
         UseOfTime::System => CpuVerdict::SystemOfSender,
         UseOfTime::Stolen => CpuVerdict::StolenOfSender,
     };
-    Some(LimitFinding::new(verdict, share))
+    Some(Finding::new(verdict, share))
 }
 
-pub(crate) fn of_receiver(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn of_receiver(figures: &SenderView) -> Option<Finding> {
     let (from, to) = figures.judged_period();
     of_this_receiver(
         &figures.evidence.receiver_machine,
@@ -131,6 +123,13 @@ struct CpuUse {
     /// The greatest share that the hypervisor took of a processor.
     stolen: f64,
 }
+
+/// Share of the time that a quota withholds from which a program lacks processor time.
+const MIN_THROTTLED_SHARE: f64 = 0.2;
+/// Share of a processor that the hypervisor takes from which a program lacks processor time.
+const MIN_STOLEN_SHARE: f64 = 0.25;
+/// Share of the time from which a busy processor has no more to give.
+const FULL_CORE_SHARE: f64 = 0.9;
 
 impl CpuUse {
     fn between_times(snapshots: &[CpuSample], from: Span, to: Span) -> Option<Self> {
@@ -257,11 +256,7 @@ pub(crate) struct CpuFacts {
 }
 
 impl CpuFacts {
-    pub(crate) fn from_figures(
-        verdict: CpuVerdict,
-        share: Ratio,
-        figures: &SenderSampleFigures,
-    ) -> Self {
+    pub(crate) fn from_figures(verdict: CpuVerdict, share: Ratio, figures: &SenderView) -> Self {
         Self {
             verdict,
             share,
@@ -319,7 +314,7 @@ impl LimitFacts for CpuFacts {
 }
 
 /// Finds the processors of this end, if they had no more time to give for most of the judged part.
-pub(crate) fn own_processor(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn own_processor(arrivals: &ReceiverView) -> Option<Finding> {
     let (first, last) = arrivals.judged_period()?;
     let streams = u16::try_from(arrivals.flows.len()).unwrap_or(u16::MAX);
     of_this_receiver(&arrivals.evidence.receiver_machine, streams, first, last)

@@ -16,10 +16,10 @@ pub(crate) mod unknown;
 
 use fullpipe_record::{LegalVerdict, Remedy};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::text::Row;
 
 /// The figures of a verdict, taken once from the evidence.
@@ -47,10 +47,7 @@ pub(crate) trait LimitFacts {
 }
 
 /// Returns the figures of what was found.
-pub(crate) fn limit_facts(
-    finding: &LimitFinding,
-    figures: &SenderSampleFigures,
-) -> Box<dyn LimitFacts> {
+pub(crate) fn limit_facts(finding: &Finding, figures: &SenderView) -> Box<dyn LimitFacts> {
     let share = finding.share;
     match finding.verdict {
         LegalVerdict::ReceiveWindow(verdict) => Box::new(

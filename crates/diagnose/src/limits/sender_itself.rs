@@ -6,20 +6,27 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::signals::arrival_course::ArrivalCourse;
-use crate::signals::arrivals::{ReceiverSampleFigures, counter_growth};
+use crate::signals::arrivals::{ReceiverView, counter_growth};
 use crate::signals::capture::CaptureView;
 use crate::thresholds::{
-    ABOVE_ROUND_TRIP, ACKNOWLEDGED_PAIRS, BELOW_ROUND_TRIP, BELOW_TWO_ROUND_TRIPS,
-    CLEARLY_REPEATED_COURSE, CLOCK_TICK, CLOCKED_SHARE, EVEN_SHARE, EVEN_TIME, FASTER_BY_CHANCE,
-    FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_ENDS_OF_WRITES, FEW_SEGMENTS, FLAT_PLATEAU,
-    IDLE_SHARE_OF_PATH, INITIAL_WINDOW, LONGER_ROUND_TRIP, LONGEST_PERIOD, MAX_TRAIN_SEGMENTS,
-    MIN_LEVEL_OF_SLEEPING_WRITER, MIN_PACED_SHARE, MIN_PARTIAL_AT_SENDER, MIN_PARTIAL_OF_PROGRAM,
-    MIN_PLATEAU, MIN_SHARE_OF_BURSTS, MIN_SHARE_OF_REFILLS, NEARLY_SAME_TRAINS, NO_ROUND_TRIPS,
-    OWN_COURSE, REPEATED_COURSE, REPEATED_TIMES, SAME_TRAINS, SHORTEST_PERIOD,
-    SHORTEST_TO_CATCH_UP, SILENT_ROUND_TRIP,
+    CLOCK_TICK, CLOCKED_SHARE, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS,
+    IDLE_SHARE_OF_PATH, INITIAL_WINDOW, MIN_PACED_SHARE, MIN_SHARE_OF_BURSTS,
 };
+
+/// Share of the variance of the arrivals that is left within the phases of a round trip, up to which
+/// they repeat with it (simulated: at most 0.36 of 45 of 50 full send buffers, 0.30 and more of 42
+/// of 50 programs that pause).
+const REPEATED_COURSE: f64 = 0.4;
+/// The same where the arrivals repeat with another time, too, as with parts of a round trip:
+/// clearly with the round trip, and perhaps with both (simulated: at most 0.16 of 54 full send
+/// buffers with such times; 0.18 and more of 38 of 49 programs that pause, 0.1 and more of 41).
+const CLEARLY_REPEATED_COURSE: f64 = 0.1;
+const OWN_COURSE: f64 = 0.2;
+/// Share of the variance that round trips leave from which what comes has nothing to do with them
+/// (simulated: 0.9 and more of paces and of programs with a rate, one of 112 send buffers).
+const NO_ROUND_TRIPS: f64 = 0.85;
 
 /// Finds a sender that holds itself back: this end would take more, nothing is lost, and no queue
 /// stands on the path.
@@ -27,12 +34,12 @@ use crate::thresholds::{
 /// Data that comes evenly has a rate of its own. What a full buffer lets through follows the
 /// acknowledgements, so that each round trip brings the same at the same phase; a program writes at
 /// times that have nothing to do with round trips.
-pub(crate) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn sender_itself(arrivals: &ReceiverView) -> Option<Finding> {
     if arrivals.rate == BitRate::ZERO {
         return None;
     }
     let course = arrivals.busiest_course()?;
-    let idle = LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE);
+    let idle = Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE);
     let (is_own, is_even) = (arrivals.is_own_load(), arrivals.comes_evenly(&course));
     let left = arrivals.left_by_round_trips(&course);
     let has_own_times = arrivals.has_times_of_its_own(&course, left);
@@ -45,7 +52,7 @@ pub(crate) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
     Some(match () {
         // What a program writes waits while the congestion window opens, and then comes faster.
         () if is_own && is_even && arrivals.was_faster(FASTER_THAN_A_PACE) => {
-            LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
+            Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
         }
         () if is_own && is_even => rate_of_the_sender(arrivals),
         // One of several connections has the pattern of all of them.
@@ -53,8 +60,7 @@ pub(crate) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
             full_buffer(arrivals).add_alternative(PacingVerdict::Qdisc)
         }
         () if !is_even && is_own && trickles_after_first_window(arrivals, &course) => {
-            LimitFinding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE)
-                .one_of_several()
+            Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE).one_of_several()
         }
         () if !is_even && arrivals.is_away_beyond_windows(&course) => idle,
         () if is_own && arrivals.was_faster(FASTER_THAN_A_BUFFER) => idle,
@@ -72,9 +78,13 @@ pub(crate) fn sender_itself(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
     })
 }
 
+/// Silence ÷ round trip that nineteen of twenty samples keep to, from which a send buffer and a
+/// program look alike (simulated: at most 0.78 of buffers that hold a quarter of the pipe).
+const SILENT_ROUND_TRIP: f64 = 0.92;
+
 /// Returns true if what comes in a round trip comes so fast that the rest of it is silent, as with a
 /// buffer of a few segments, or with writes that are far between.
-fn is_silent_for_round_trips(arrivals: &ReceiverSampleFigures, course: &ArrivalCourse) -> bool {
+fn is_silent_for_round_trips(arrivals: &ReceiverView, course: &ArrivalCourse) -> bool {
     arrivals
         .round_trip_of_the_path()
         .is_some_and(|rtt| course.usual_silence >= rtt.scale_by(SILENT_ROUND_TRIP))
@@ -83,7 +93,7 @@ fn is_silent_for_round_trips(arrivals: &ReceiverSampleFigures, course: &ArrivalC
 /// Returns true if a round trip brings a few segments and then nothing, fewer than came at first,
 /// though none was lost: no congestion window and no buffer becomes so small, and the window of the
 /// handshake has no scale that a device could have changed.
-fn trickles_after_first_window(arrivals: &ReceiverSampleFigures, course: &ArrivalCourse) -> bool {
+fn trickles_after_first_window(arrivals: &ReceiverView, course: &ArrivalCourse) -> bool {
     let few = arrivals.mss().unwrap_or_default() * FEW_SEGMENTS * arrivals.flows.len() as u64;
     let comes_in_turn = arrivals
         .round_trip_of_the_path()
@@ -95,14 +105,14 @@ fn trickles_after_first_window(arrivals: &ReceiverSampleFigures, course: &Arriva
 }
 
 /// Returns the send buffer as the limit. The window of another program fills as a buffer does.
-fn full_buffer(arrivals: &ReceiverSampleFigures) -> LimitFinding {
+fn full_buffer(arrivals: &ReceiverView) -> Finding {
     let is_fixed = arrivals.evidence.request.buffer != Buffer::Automatic;
     let found = if is_fixed {
         SendBufferVerdict::SoSndbuf
     } else {
         SendBufferVerdict::TcpWmemMax
     };
-    let found = LimitFinding::new(found, Ratio::ONE);
+    let found = Finding::new(found, Ratio::ONE);
     if arrivals.is_own_load() {
         found
     } else {
@@ -110,11 +120,23 @@ fn full_buffer(arrivals: &ReceiverSampleFigures) -> LimitFinding {
     }
 }
 
+/// Segments of the largest train that a pace lets pass at once (`sk_pacing_shift`: those of a
+/// millisecond).
+const MAX_TRAIN_SEGMENTS: u32 = 9;
+/// Share of a train by which the acknowledgements differ from one for each where all trains are the
+/// same (simulated: 0.002 of paces).
+const SAME_TRAINS: f64 = 0.0025;
+/// The same where few trains differ, as a program's may be.
+const NEARLY_SAME_TRAINS: f64 = 0.004;
+/// Acknowledgements for each segment from which not all segments come in pairs or trains (RFC 1122,
+/// 4.2.3.2: one for every second segment; measured of paces: 0.50 but for one in ten).
+const ACKNOWLEDGED_PAIRS: f64 = 0.5;
+
 /// Returns who sets the even rate of a sender, as far as the acknowledgements show how data came:
 /// a pace lets trains of as many segments pass each time, two or more, and a program writes what is
 /// no whole number of segments.
-fn rate_of_the_sender(arrivals: &ReceiverSampleFigures) -> LimitFinding {
-    let pace = LimitFinding::new(PacingVerdict::Qdisc, Ratio::ONE);
+fn rate_of_the_sender(arrivals: &ReceiverView) -> Finding {
+    let pace = Finding::new(PacingVerdict::Qdisc, Ratio::ONE);
     let may_be_pace = if arrivals.was_always_as_fast() {
         pace.clone()
     } else {
@@ -132,17 +154,44 @@ fn rate_of_the_sender(arrivals: &ReceiverSampleFigures) -> LimitFinding {
     if differs <= SAME_TRAINS {
         pace
     } else if acknowledged > ACKNOWLEDGED_PAIRS && differs > NEARLY_SAME_TRAINS {
-        LimitFinding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
+        Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
     } else {
         may_be_pace
     }
 }
 
+/// Share of the packets without a whole number of full segments, from which the program had no more
+/// to send, in a capture at the sender. Packets are trains there, of which few end with a write
+/// unless the program had no more (measured: 0.022 and more of most programs, at most 0.015 of
+/// buffers and paces).
+const MIN_PARTIAL_AT_SENDER: f64 = 0.02;
+/// Share of the packets without a whole number of full segments, from which the program had no more
+/// to send, in a capture elsewhere, and at the sender where packets hold one segment each: only the
+/// last one of a write is not full (measured: 0.005 and more of most programs, at most 0.002 of
+/// buffers and paces).
+const MIN_PARTIAL_OF_PROGRAM: f64 = 0.004;
+/// Ends of writes that show where data always waits at the sender: the first one, which begins a
+/// test, and the last.
+const FEW_ENDS_OF_WRITES: f64 = 3.0;
+/// Share of what is usually in flight at most, which a full send buffer has in flight for nine
+/// tenths of the time (measured: 0.85 and more, where a third may be free when its writer is woken;
+/// 0.5 of a program that pauses).
+const MIN_PLATEAU: f64 = 0.6;
+/// Share of what is usually in flight at most, which a full send buffer that never wavers has in
+/// flight for nine tenths of the time: losses and queues make a sender's window swing (measured: at
+/// most 0.78).
+const FLAT_PLATEAU: f64 = 0.85;
+/// Share of the data at one rate to know that of the path where a buffer is refilled in bursts.
+const MIN_SHARE_OF_REFILLS: f64 = 0.1;
+/// Most in flight of the round trips with little, by that of those with much, where a buffer swings
+/// by the third that is free when its writer is woken.
+const MIN_LEVEL_OF_SLEEPING_WRITER: f64 = 2.0 / 3.0;
+
 impl CaptureView<'_> {
     /// Finds a send buffer, whose data is always as much: losses and queues make it swing. Its own
     /// bursts may wait in a queue, and at first be lost to it, but the queue is empty before the
     /// next ones.
-    pub(crate) fn buffer_of_sender(&self) -> Option<LimitFinding> {
+    pub(crate) fn buffer_of_sender(&self) -> Option<Finding> {
         if self.was_fuller() {
             return None;
         }
@@ -159,10 +208,10 @@ impl CaptureView<'_> {
     /// Finds a sender that holds itself back though this does not show why: its program or its own
     /// queue, by which data goes out at their times, or its buffer, whose data goes out as the
     /// acknowledgements come.
-    pub(crate) fn of_sender(&self) -> Option<LimitFinding> {
+    pub(crate) fn of_sender(&self) -> Option<Finding> {
         if self.is_answered_in_each_round_trip() {
             return Some(
-                LimitFinding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE)
+                Finding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE)
                     .one_of_several(),
             );
         }
@@ -180,15 +229,12 @@ impl CaptureView<'_> {
                 || self.has_flight_swings()
                 || program_caught_up
             {
-                return Some(LimitFinding::new(
-                    SenderApplicationVerdict::Idle,
-                    Ratio::ONE,
-                ));
+                return Some(Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE));
             }
             if self.trains_are_of_a_pace() {
-                return Some(LimitFinding::new(PacingVerdict::MaxPacingRate, Ratio::ONE));
+                return Some(Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE));
             }
-            let found = LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
+            let found = Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
             // A smaller window does the same, and not every sender cuts a packet where it ends. A
             // pace cuts none.
             let may_be_window = match self.capture.clocked {
@@ -211,12 +257,12 @@ impl CaptureView<'_> {
             } else {
                 SenderApplicationVerdict::Idle
             };
-            return Some(LimitFinding::new(program, Ratio::ONE));
+            return Some(Finding::new(program, Ratio::ONE));
         }
         let is_held = at_own_times && self.is_level() && !self.was_fuller();
         if is_held && !self.writes_show() && self.data_waits_at_sender() {
             // Neither a buffer nor a pace, behind which data waits at any time.
-            let found = LimitFinding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
+            let found = Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
             return Some(found.add_alternative(CapacityVerdict::HostQueue));
         }
         let found: LegalVerdict = if self.writes_show() {
@@ -234,7 +280,7 @@ impl CaptureView<'_> {
             // A program would leave pauses.
             CapacityVerdict::HostQueue.into()
         };
-        let finding = LimitFinding::new(found, Ratio::ONE);
+        let finding = Finding::new(found, Ratio::ONE);
         Some(if found == CapacityVerdict::HostQueue.into() {
             finding.one_of_several()
         } else {
@@ -243,7 +289,7 @@ impl CaptureView<'_> {
     }
 
     /// Returns a send buffer as one of several where its program may be the limit.
-    fn with_program(&self, found: LimitFinding) -> LimitFinding {
+    fn with_program(&self, found: Finding) -> Finding {
         let may_be = found.verdict == SendBufferVerdict::TcpWmemMax.into();
         if may_be && self.was_a_little_fuller() {
             found.add_alternative(SenderApplicationVerdict::Idle)
@@ -301,7 +347,35 @@ impl CaptureView<'_> {
     }
 }
 
-impl ReceiverSampleFigures<'_> {
+/// The same, up to which a pace held the data back from the first segment on (simulated: at most
+/// 1.012 of paces over round trips of 40 segments and more, from 1.02 of buffers under BBR).
+const FASTER_BY_CHANCE: f64 = 1.015;
+/// Shortest round trip over which snapshots show that a program caught up.
+const SHORTEST_TO_CATCH_UP: Span = Span::from_millis(10);
+/// Time by which an even rate is ahead or behind at most, beside trains of a few segments
+/// (simulated: at most 1.9 ms of paces and of programs that write every 2 ms).
+const EVEN_TIME: Span = Span::from_millis(2);
+/// Share of a round trip by which an even rate is ahead or behind at most (simulated: 0.16 and less
+/// over 3 ms; 0.18 and more of send buffers where the time is as short).
+const EVEN_SHARE: f64 = 0.17;
+/// Multiple of the idle round-trip time up to which that of a full send buffer is, beside segments
+/// on the line and the clock.
+const LONGER_ROUND_TRIP: f64 = 1.03;
+/// Share that is left within the phases of another time, up to which they repeat with that: many
+/// such times are tried (simulated: 0.27 and more of send buffers that do not repeat with the round
+/// trip; measured: 0.6 and more).
+const REPEATED_TIMES: f64 = 0.12;
+/// Times that are tried: programs that pause for less come evenly.
+const SHORTEST_PERIOD: Span = Span::from_millis(9);
+/// The longest of them.
+const LONGEST_PERIOD: Span = Span::from_millis(300);
+/// Parts of a round trip between which a time is no round trip: up to the first, and from the second
+/// to the third, as two round trips are one of a window, too.
+const BELOW_ROUND_TRIP: f64 = 0.9;
+const ABOVE_ROUND_TRIP: f64 = 1.3;
+const BELOW_TWO_ROUND_TRIPS: f64 = 1.8;
+
+impl ReceiverView<'_> {
     /// Returns true if the data comes at an even rate, but for trains of a few segments, as far as
     /// the clocks show.
     fn comes_evenly(&self, course: &ArrivalCourse) -> bool {

@@ -2,9 +2,9 @@
 
 use fullpipe_record::UnknownVerdict;
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::LimitFacts;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::text::{self, Row};
 
 /// The figures that are missing, and those that there are.
@@ -18,8 +18,8 @@ pub(crate) struct UnknownLimitFacts {
 impl UnknownLimitFacts {
     pub(crate) fn from_finding(
         verdict: UnknownVerdict,
-        finding: &LimitFinding,
-        figures: &SenderSampleFigures,
+        finding: &Finding,
+        figures: &SenderView,
     ) -> Self {
         Self {
             verdict,

@@ -11,24 +11,23 @@ use fullpipe_units::{BitRate, ByteCount};
 
 use crate::remedies::manual_remedy::ManualRemedy;
 use crate::remedies::outlook::{ChangeOutlook, longest_of_bbr, usual_of_bbr};
-use crate::signals::sender::SenderSampleFigures;
-use crate::thresholds::{MAX_STREAMS, MIN_GAIN, NEXT_SIZE_FACTOR};
+use crate::signals::sender::SenderView;
+use crate::thresholds::{MAX_STREAMS, NEXT_SIZE_FACTOR};
 
 /// The evidence and the verdict for which remedies are sought.
 pub(crate) struct RemedyAdvice<'a> {
     pub(crate) evidence: &'a Evidence,
-    pub(crate) figures: &'a SenderSampleFigures<'a>,
+    pub(crate) figures: &'a SenderView<'a>,
     pub(crate) outlook: Option<ChangeOutlook<'a>>,
     verdict: LegalVerdict,
     runner_up: Option<RunnerUp>,
 }
 
+/// Multiple of the present rate that a change must promise to be worth making.
+const MIN_GAIN: f64 = 1.02;
+
 impl<'a> RemedyAdvice<'a> {
-    pub(crate) fn new(
-        figures: &'a SenderSampleFigures<'a>,
-        legal: LegalVerdict,
-        verdict: &Verdict,
-    ) -> Self {
+    pub(crate) fn new(figures: &'a SenderView<'a>, legal: LegalVerdict, verdict: &Verdict) -> Self {
         let outlook = ChangeOutlook::new(figures, legal);
         Self {
             evidence: figures.evidence,

@@ -7,11 +7,10 @@ use std::cmp::Reverse;
 use fullpipe_record::{Evidence, Remedy, Scope, Verdict};
 use fullpipe_units::BitRate;
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits;
 use crate::remedies::advice::{RemedyAdvice, fills_a_queue};
-use crate::signals::sender::SenderSampleFigures;
-use crate::thresholds::SAME_RATE;
+use crate::signals::sender::SenderView;
 
 /// Returns the remedies for the limit that `verdict` names, best first: of those that reach about
 /// the highest predicted rate, the ones that fill no queue, and then those of the smallest scope;
@@ -29,8 +28,8 @@ pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let Some(legal) = verdict.legal_verdict() else {
         return Vec::new();
     };
-    let figures = SenderSampleFigures::from_evidence(evidence);
-    let facts = limits::limit_facts(&LimitFinding::new(legal, verdict.share), &figures);
+    let figures = SenderView::from_evidence(evidence);
+    let facts = limits::limit_facts(&Finding::new(legal, verdict.share), &figures);
     let advice = RemedyAdvice::new(&figures, legal, verdict);
     let mut remedies = facts.setting_remedies(&advice);
     remedies.retain(|remedy| advice.is_worthwhile(remedy));
@@ -45,6 +44,10 @@ pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     sort_remedies(&mut remedies);
     remedies
 }
+
+/// Largest difference between two predicted rates, as a share, at which their round trips decide
+/// which remedy is better.
+const SAME_RATE: f64 = 0.05;
 
 fn sort_remedies(remedies: &mut [Remedy]) {
     let highest = remedies

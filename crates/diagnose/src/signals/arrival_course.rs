@@ -4,8 +4,6 @@
 use fullpipe_record::Sample;
 use fullpipe_units::Span;
 
-use crate::thresholds::{MIN_COURSE_SAMPLES, PHASES_OF_ROUND_TRIP};
-
 /// When data last came before each sample, and how far ahead of a constant rate it then was.
 pub(crate) struct ArrivalCourse {
     arrivals: Vec<Arrival>,
@@ -24,6 +22,9 @@ struct Arrival {
     /// Time by which the data so far is ahead of a constant rate.
     ahead: f64,
 }
+
+/// Samples of a connection that are enough to see the course of its arrivals.
+const MIN_COURSE_SAMPLES: usize = 20;
 
 impl ArrivalCourse {
     /// Takes samples of one connection, by time. `None` where they are few, or do not show when
@@ -85,6 +86,9 @@ impl ArrivalCourse {
     }
 }
 
+/// Parts of a round trip in which arrivals are compared with those of others.
+const PHASES_OF_ROUND_TRIP: usize = 8;
+
 fn variance_within_phases(arrivals: &[Arrival], period: f64) -> f64 {
     let mut phases: [Vec<f64>; PHASES_OF_ROUND_TRIP] = Default::default();
     for one in arrivals {
@@ -140,11 +144,8 @@ fn mean(figures: impl Iterator<Item = f64> + Clone) -> f64 {
 /// Samples, the last ones, in which periods are sought, and about the most periods that are
 /// tried: a judgement takes a bounded time whatever the length of the transfer and its round trips.
 const MAX_PERIODIC_SAMPLES: usize = 1000;
-
 const MAX_PERIODS: f64 = 40_000.0;
-
 /// The least step from one period to the next, in seconds.
 const MIN_PERIOD_STEP: f64 = 1e-6;
-
 /// Times without data ÷ the unevenness of what came, from which bursts are short.
 const SHORT_BURSTS: f64 = 1.5;

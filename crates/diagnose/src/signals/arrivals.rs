@@ -10,13 +10,10 @@ use crate::signals::path;
 use crate::signals::sender::share_of_votes;
 use crate::signals::snapshot::{own_window, received_bytes};
 use crate::signals::stream::by_stream;
-use crate::thresholds::{
-    BURST_PAUSE, CLOCK_TICK, INFLATED_RTT_FACTOR, MAX_FRAME, MIN_BURST_PAUSES_SHARE,
-    MIN_RECOVERIES, SHARE_WHILE_PROBING, SLIGHTLY_INFLATED_RTT_FACTOR,
-};
+use crate::thresholds::{CLOCK_TICK, INFLATED_RTT_FACTOR, MIN_RECOVERIES};
 
 /// The figures of the receiving end's samples, over the part that is judged.
-pub(crate) struct ReceiverSampleFigures<'a> {
+pub(crate) struct ReceiverView<'a> {
     pub(crate) evidence: &'a Evidence,
     /// Every sample of each connection, by time.
     pub(crate) whole: Vec<Vec<&'a Sample>>,
@@ -35,7 +32,21 @@ pub(crate) struct ReceiverSampleFigures<'a> {
     pub(crate) pauses: Option<Ratio>,
 }
 
-impl<'a> ReceiverSampleFigures<'a> {
+/// Multiple of the idle round-trip time above which a queue comes and goes on the path, where the
+/// rate is flat as well (measured: 1.08 and more at full links, 1.00 to 1.02 where loss or a window
+/// limits).
+const SLIGHTLY_INFLATED_RTT_FACTOR: f64 = 1.04;
+/// Share of a round trip without data that is a pause between bursts.
+const BURST_PAUSE: f64 = 0.15;
+/// Share of the snapshots in such a pause from which data comes in bursts.
+const MIN_BURST_PAUSES_SHARE: f64 = 0.1;
+/// Largest frame of a device that takes time for it; a larger segment is of a virtual one.
+const MAX_FRAME: ByteCount = ByteCount::new(9000);
+/// Share of the usual data between two samples below which BBR looks at the round trip of the idle
+/// path (`BBR_PROBE_RTT`: four segments in flight).
+const SHARE_WHILE_PROBING: f64 = 0.25;
+
+impl<'a> ReceiverView<'a> {
     pub(crate) fn from_evidence(evidence: &'a Evidence) -> Self {
         let (first, last) = evidence.steady.map_or((Span::ZERO, Span::MAX), |steady| {
             (
@@ -259,7 +270,7 @@ fn arrival_rate(evidence: &Evidence, flows: &[Vec<&Sample>]) -> BitRate {
     rates.sum()
 }
 
-impl ReceiverSampleFigures<'_> {
+impl ReceiverView<'_> {
     /// Returns true if more and more data arrives: `factor` times as much in the last third of the
     /// judged part as in the first, and as much as in between in the second.
     pub(crate) fn grows_by(&self, factor: f64) -> bool {

@@ -5,19 +5,51 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
 use crate::limits::capacity::link;
 use crate::limits::receive_window::host;
-use crate::signals::sender::{SenderSampleFigures, share_of_votes};
-use crate::thresholds::{
-    CLOCKED_BURSTS, FALLEN_WINDOW_SHARE, MAX_FREE_SHARE, MIN_FREE_SHARE, MIN_LEVEL,
-    MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS, MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_LOW_WINDOW,
-    MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_USE_OF_SWINGING_WINDOW, MIN_WAIT,
-    MIN_WINDOW_SWINGS, SAME_IN_FLIGHT, SAME_SEGMENTS,
-};
+use crate::signals::sender::{SenderView, share_of_votes};
+use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_SHARE_OF_FULL_BUFFER};
 
 /// A transfer as a capture shows it.
 pub(crate) struct CaptureView<'v> {
-    pub(crate) figures: &'v SenderSampleFigures<'v>,
+    pub(crate) figures: &'v SenderView<'v>,
     pub(crate) capture: &'v CaptureEvidence,
 }
+
+/// Share of the rate at which bursts come that a transfer must have where the path is full.
+const MIN_USE_OF_FULL_PATH: f64 = 0.8;
+/// Largest window of a receiver ÷ its first one up to which its kernel never tuned it.
+const MIN_TUNED_GROWTH: f64 = 1.5;
+/// Share of the data that follows acknowledgements at once where a buffer sends in bursts.
+const CLOCKED_BURSTS: f64 = 0.8;
+/// Share of the round trips since the last loss from which they show what limits.
+const MIN_QUIET_SHARE: f64 = 0.35;
+/// Most in flight of the round trips with little, by that of those with much, where a buffer or a
+/// pace holds as much in flight (measured: 0.91 and more, at most 0.86 of links with a queue that
+/// empties).
+const MIN_LEVEL: f64 = 0.88;
+/// Share of the round trips in which a packet met no queue, from which the path is not full
+/// (measured: 0.76 and more of buffers and paces).
+const MIN_FREE_SHARE: f64 = 0.75;
+/// Share of the round trips in which a packet met no queue, below which the queue of the path is no
+/// short one (measured: at most 0.35 of full links, 0.71 and more of short queues).
+const MAX_FREE_SHARE: f64 = 0.5;
+/// Round-trip time by the idle one, from which packets wait on the path.
+const MIN_WAIT: f64 = 1.1;
+/// Most in flight of late, by the most ever, from which it is the same (simulated: 0.95 and more of
+/// paces).
+const SAME_IN_FLIGHT: f64 = 0.93;
+/// Most in flight of late, by the most ever, from which a send buffer may hold as much after a
+/// loss: a congestion window keeps 0.7 (CUBIC) or half (Reno), and grows back slowly.
+const MIN_SHARE_BEFORE_LOSS: f64 = 0.9;
+/// Times that a window falls to half of its largest size, from which its reader makes it swing.
+const MIN_WINDOW_SWINGS: usize = 3;
+/// Share of the samples with such a window (measured: 0.1 and more of slow readers, 0.02 of a small
+/// buffer that is read at once).
+const MIN_SHARE_OF_LOW_WINDOW: f64 = 0.1;
+/// Share of the largest window that is usually in flight at most where a reader makes it swing
+/// (measured: 0.44 and more).
+const MIN_USE_OF_SWINGING_WINDOW: f64 = 0.4;
+/// Segments by which what is in flight differs where it is the same: trains end in between.
+const SAME_SEGMENTS: f64 = 1.5;
 
 impl CaptureView<'_> {
     /// Returns true if nearly all data is sent as acknowledgements come.

@@ -3,14 +3,15 @@
 use fullpipe_record::{DeviceReport, Evidence, Limit, Machine};
 use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
 
-use crate::finding::LimitFinding;
-use crate::signals::sender::SenderSampleFigures;
-use crate::thresholds::{
-    MATCHING_DROPS_SHARE, MIN_FILE_SHARE, MIN_MATCHING_DROPS, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE,
-};
+use crate::finding::Finding;
+use crate::signals::sender::SenderView;
+use crate::thresholds::{MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE};
+
+/// Share of the time spent on reading or writing a file from which the file is the limit.
+const MIN_FILE_SHARE: f64 = 0.5;
 
 /// Returns the share of the transfer's time that an end spent on its file, if that was most of it.
-pub(crate) fn busy_with_file(figures: &SenderSampleFigures, machine: &Machine) -> Option<Ratio> {
+pub(crate) fn busy_with_file(figures: &SenderView, machine: &Machine) -> Option<Ratio> {
     let file = machine.storage?;
     let last = figures
         .evidence
@@ -27,8 +28,8 @@ pub(crate) fn busy_with_file(figures: &SenderSampleFigures, machine: &Machine) -
 
 /// Returns the sender's device, if `found` may be its doing.
 pub(crate) fn suspected_device<'a>(
-    figures: &SenderSampleFigures<'a>,
-    found: &LimitFinding,
+    figures: &SenderView<'a>,
+    found: &Finding,
 ) -> Option<&'a DeviceReport> {
     let may_be = matches!(
         found.limit_kind(),
@@ -73,6 +74,11 @@ pub(crate) struct HostDrops {
     /// The counter that has most of them.
     pub(crate) counter: DropCounter,
 }
+
+/// Packets that a host drops itself from which they count where they are about all that was lost,
+/// and the share of it that is.
+const MIN_MATCHING_DROPS: u64 = 5;
+const MATCHING_DROPS_SHARE: f64 = 0.8;
 
 impl HostDrops {
     /// Returns those of `machine`; `None` if none are known. The device, its driver and the queue

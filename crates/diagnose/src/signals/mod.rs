@@ -24,13 +24,11 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
-use crate::finding::LimitFinding;
-use crate::signals::arrivals::ReceiverSampleFigures;
-use crate::signals::sender::SenderSampleFigures;
+use crate::finding::Finding;
+use crate::signals::arrivals::ReceiverView;
+use crate::signals::sender::SenderView;
 use crate::signals::transfer_time::TransferTime;
-use crate::thresholds::{
-    MAX_CEILING_FACTOR, MIN_CEILING_SHARE, MIN_DATA_SEGMENTS, MIN_LIMIT_SHARE, MIN_SILENCE_FACTOR,
-};
+use crate::thresholds::MIN_LIMIT_SHARE;
 
 /// Amount of the evidence, and what it rules out.
 pub(crate) struct Signals {
@@ -46,9 +44,19 @@ pub(crate) struct Signals {
     pub(crate) few_looks: Option<u64>,
 }
 
+/// Multiple of the rate above which the ceiling of a window shows that something else held the
+/// transfer (a choice, not measured).
+const MAX_CEILING_FACTOR: f64 = 10.0;
+/// Share of the rate below which the ceiling of a window shows that it held nothing back:
+/// round-trip times vary.
+const MIN_CEILING_SHARE: f64 = 0.67;
+/// Segments with data from which a transfer shows how fast it could have been; fewer fit into one
+/// flight.
+const MIN_DATA_SEGMENTS: u64 = 5;
+
 impl Signals {
     /// Returns those of the sending end, or of a capture.
-    pub(crate) fn from_sender(figures: &SenderSampleFigures) -> Self {
+    pub(crate) fn from_sender(figures: &SenderView) -> Self {
         let (begin, end) = figures.judged_period();
         let last = figures.flows.iter().filter_map(|flow| flow.whole.last());
         let of_capture = figures
@@ -73,7 +81,7 @@ impl Signals {
     }
 
     /// Returns those of the receiving end.
-    pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Self {
+    pub(crate) fn from_receiver(arrivals: &ReceiverView) -> Self {
         let mut last = arrivals.whole.iter().filter_map(|flow| flow.last());
         let judged = arrivals
             .flows
@@ -95,11 +103,7 @@ impl Signals {
 
     /// Returns why `found` cannot be the limit, whose ceiling is `ceiling` where it has one; `None`
     /// where nothing speaks against it.
-    pub(crate) fn contradiction(
-        &self,
-        found: &LimitFinding,
-        ceiling: Option<BitRate>,
-    ) -> Option<&'static str> {
+    fn contradiction(&self, found: &Finding, ceiling: Option<BitRate>) -> Option<&'static str> {
         let is_of_a_size = matches!(found.limit_kind(), Limit::ReceiveWindow | Limit::SendBuffer | Limit::ApplicationWindow)
             // What a device changes may be seen before it does.
             && found.verdict.limit_place() != At::Middlebox;
@@ -126,9 +130,9 @@ impl Signals {
     /// the first; each with the ceilings of its limits.
     pub(crate) fn first_possible(
         &self,
-        found: impl Iterator<Item = LimitFinding>,
-        ceilings: impl Fn(&LimitFinding) -> BTreeMap<Limit, BitRate>,
-    ) -> Result<LimitFinding, Option<&'static str>> {
+        found: impl Iterator<Item = Finding>,
+        ceilings: impl Fn(&Finding) -> BTreeMap<Limit, BitRate>,
+    ) -> Result<Finding, Option<&'static str>> {
         let mut lacking = None;
         for one in found {
             let ceiling = ceilings(&one).get(&one.limit_kind()).copied();
@@ -141,7 +145,7 @@ impl Signals {
     }
 
     /// Returns true if there are too few packets to show how fast the transfer could have been.
-    fn is_too_little(&self, found: &LimitFinding) -> bool {
+    fn is_too_little(&self, found: &Finding) -> bool {
         // Silence and what makes it show in few packets.
         let shows_in_few = matches!(
             found.limit_kind(),
@@ -158,10 +162,14 @@ impl Signals {
     }
 }
 
+/// Multiple of the time of a transfer from which the silence after it shows that its program has
+/// nothing to send (a choice, not measured).
+const MIN_SILENCE_FACTOR: f64 = 20.0;
+
 impl TransferTime {
     /// Returns the limit that the largest use of time shows where `found` explains none of it:
     /// timers, or a window that was closed, that took most of the transfer.
-    pub(crate) fn decide(&self, found: LimitFinding) -> LimitFinding {
+    pub(crate) fn decide(&self, found: Finding) -> Finding {
         let of_receiver = matches!(
             found.limit_kind(),
             Limit::ReceiveWindow
@@ -173,23 +181,20 @@ impl TransferTime {
             .share_if_most(TransferTimeUse::WindowClosed)
             .filter(|_| !of_receiver)
         {
-            return LimitFinding::new(ReceiverApplicationVerdict::SlowReader, closed)
-                .one_of_several();
+            return Finding::new(ReceiverApplicationVerdict::SlowReader, closed).one_of_several();
         }
         // A program that has long had nothing to send, and asks at most whether the other end is
         // there.
         if self.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR
             && !found.may_be(Limit::Mtu)
         {
-            return LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several();
+            return Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several();
         }
         let explains_timers =
             of_receiver || found.limit_kind() == Limit::Loss || found.may_be(Limit::Mtu);
         self.share_if_most(TransferTimeUse::RetransmissionTimeout)
             .filter(|_| !explains_timers)
-            .map_or(found, |waited| {
-                LimitFinding::new(LossVerdict::Random, waited)
-            })
+            .map_or(found, |waited| Finding::new(LossVerdict::Random, waited))
     }
 
     /// Returns the share of the transfer's time that one use took, if that was most of it.

@@ -4,15 +4,12 @@ use fullpipe_model::framing;
 use fullpipe_record::{Evidence, IpVersion, Sample, TransferProgress};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::signals::snapshot::JudgedSample;
-use crate::thresholds::{
-    FLAT_RATE_SEGMENTS, FLAT_RATE_SPREAD, INFLATED_RTT_FACTOR, MIN_ECHOES, SEGMENT_TRAIN,
-    WANDERING_RTT_FACTOR, WANDERING_RTT_MEDIAN,
-};
+use crate::thresholds::{INFLATED_RTT_FACTOR, MIN_ECHOES, SEGMENT_TRAIN};
 
 /// Returns the payload that the stated bandwidth can carry; `None` where none was stated.
-pub(crate) fn stated_capacity(figures: &SenderSampleFigures) -> Option<BitRate> {
+pub(crate) fn stated_capacity(figures: &SenderView) -> Option<BitRate> {
     stated_payload(figures.evidence, figures.mss?, figures.has_timestamps())
 }
 
@@ -40,7 +37,7 @@ pub(crate) fn payload_share(evidence: &Evidence, mss: ByteCount, timestamps: boo
 
 /// Returns the time that the path takes for two full segments at the rate of the data; zero where
 /// there was none.
-pub(crate) fn time_on_the_line(figures: &SenderSampleFigures) -> Option<Span> {
+pub(crate) fn time_on_the_line(figures: &SenderView) -> Option<Span> {
     let two = figures.mss? * 2;
     Some(if figures.rate > BitRate::ZERO {
         figures.rate.time_for(two)
@@ -60,6 +57,13 @@ pub(crate) fn exceeds_the_pipe(
     let waiting = in_flight.saturating_sub(in_the_pipe);
     waiting > SEGMENT_TRAIN || (waiting > in_the_pipe && is_even())
 }
+
+/// Distance of the quartiles of the rate ÷ its median up to which data arrives at one rate
+/// (measured: 0.01 at a full link, 0.2 and more where loss limits).
+const FLAT_RATE_SPREAD: f64 = 0.06;
+/// Segments over which a rate is taken to see whether it is flat, so that one more or less does not
+/// count.
+const FLAT_RATE_SEGMENTS: u64 = 100;
 
 /// Returns true if a connection carries data at one rate throughout, as one does that keeps a
 /// bottleneck busy: bursts and congestion windows that grow and fall make it uneven.
@@ -95,6 +99,12 @@ pub(crate) fn is_flat(
 
 /// Fewest rates that show a course.
 const MIN_RATES: usize = 4;
+/// Multiple of the least idle round-trip time that a tenth of them must exceed for a queue before
+/// the load.
+const WANDERING_RTT_FACTOR: f64 = 1.1;
+/// Time above the least idle round-trip time that half of them must exceed for a queue before the
+/// load.
+const WANDERING_RTT_MEDIAN: Span = Span::from_millis(2);
 
 /// Returns true if the round-trip time of the idle path wandered as it does where a queue fills and
 /// empties; or was longer than `least_seen`, as it is while others keep that queue full.
@@ -112,14 +122,14 @@ pub(crate) const UNSEEN: &str = "the processor time and the pacing of both hosts
 
 /// Mean in the last third of the judged part ÷ mean in the first.
 pub(crate) fn mean_trend(
-    figures: &SenderSampleFigures,
+    figures: &SenderView,
     size: impl Fn(&JudgedSample) -> Option<ByteCount>,
 ) -> Option<f64> {
     trend_of(figures, |snapshot| size(snapshot).map(ByteCount::as_f64))
 }
 
 /// Mean round-trip time in the last third of the judged part ÷ mean in the first.
-pub(crate) fn rtt_trend(figures: &SenderSampleFigures) -> Option<f64> {
+pub(crate) fn rtt_trend(figures: &SenderView) -> Option<f64> {
     trend_of(figures, |snapshot| {
         snapshot.sample.tcp.rtt.map(Span::as_secs_f64)
     })
@@ -127,10 +137,7 @@ pub(crate) fn rtt_trend(figures: &SenderSampleFigures) -> Option<f64> {
 
 /// Mean of a figure in the last third of the judged part ÷ mean in the first; of several streams,
 /// of the sum of their means.
-fn trend_of(
-    figures: &SenderSampleFigures,
-    figure: impl Fn(&JudgedSample) -> Option<f64>,
-) -> Option<f64> {
+fn trend_of(figures: &SenderView, figure: impl Fn(&JudgedSample) -> Option<f64>) -> Option<f64> {
     let [first, last] = [false, true].map(|is_last| -> f64 {
         let means = figures.flows.iter().filter_map(|flow| {
             let (all, third) = (flow.snapshots.len(), flow.snapshots.len() / 3);
@@ -145,7 +152,7 @@ fn trend_of(
 }
 
 /// Rate in the last third of the judged part ÷ rate in the first.
-pub(crate) fn rate_trend(figures: &SenderSampleFigures) -> Option<f64> {
+pub(crate) fn rate_trend(figures: &SenderView) -> Option<f64> {
     let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
     let (start, end) = judged_part(figures, &progress)?;
     let third = end.saturating_sub(start) / 3;
@@ -154,7 +161,7 @@ pub(crate) fn rate_trend(figures: &SenderSampleFigures) -> Option<f64> {
 }
 
 pub(crate) fn judged_part(
-    figures: &SenderSampleFigures,
+    figures: &SenderView,
     progress: &TransferProgress,
 ) -> Option<(Span, Span)> {
     let last = *progress.snapshot_times().last()?;
@@ -163,7 +170,7 @@ pub(crate) fn judged_part(
 }
 
 /// Returns true if each stream carries data at one rate throughout.
-pub(crate) fn carries_one_rate(figures: &SenderSampleFigures) -> bool {
+pub(crate) fn carries_one_rate(figures: &SenderView) -> bool {
     figures.flows.iter().all(|flow| {
         let samples: Vec<&Sample> = flow
             .snapshots
@@ -179,19 +186,19 @@ pub(crate) fn carries_one_rate(figures: &SenderSampleFigures) -> bool {
 /// The idle time may stem from the handshake or from echo requests, packets that are small and so
 /// are sooner on the line than data: two full segments (an acknowledgement waits for the second)
 /// are allowed for.
-pub(crate) fn rtt_is_inflated(figures: &SenderSampleFigures) -> bool {
+pub(crate) fn rtt_is_inflated(figures: &SenderView) -> bool {
     figures
         .rtt
         .is_some_and(|rtt| rtt_is_inflated_over(figures, rtt))
 }
 
 /// Returns true if a round trip of `rtt` shows a standing queue.
-pub(crate) fn rtt_is_inflated_over(figures: &SenderSampleFigures, rtt: Span) -> bool {
+pub(crate) fn rtt_is_inflated_over(figures: &SenderView, rtt: Span) -> bool {
     inflated_rtt(figures).is_some_and(|inflated| rtt > inflated)
 }
 
 /// Returns true if echo requests during the load show a standing queue.
-pub(crate) fn echoes_wait(figures: &SenderSampleFigures) -> bool {
+pub(crate) fn echoes_wait(figures: &SenderView) -> bool {
     figures
         .evidence
         .loaded_rtt
@@ -199,7 +206,7 @@ pub(crate) fn echoes_wait(figures: &SenderSampleFigures) -> bool {
         .is_some_and(|(rtt, inflated)| rtt > inflated)
 }
 
-pub(crate) fn inflated_rtt(figures: &SenderSampleFigures) -> Option<Span> {
+pub(crate) fn inflated_rtt(figures: &SenderView) -> Option<Span> {
     // A path whose time varies by itself shows no queue by doing so.
     let usual = figures
         .evidence

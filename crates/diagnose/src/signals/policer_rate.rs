@@ -3,14 +3,19 @@
 use fullpipe_record::SNAPSHOT_SPREAD;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::signals::stream::SenderStream;
-use crate::thresholds::{MIN_POLICED_ROUND_TRIPS, MIN_POLICED_TIME};
+
+/// Shortest time over which the rate of a device that drops is taken.
+const MIN_POLICED_TIME: Span = Span::from_secs(1);
+/// Round trips over which the rate of a device that drops is taken: the losses of one show in the
+/// next.
+const MIN_POLICED_ROUND_TRIPS: u64 = 10;
 
 /// Returns the highest rate of payload that arrived, all streams together, over some time that
 /// began with a loss. The device had spent its saved burst then, so that its rate is no lower.
 /// `None` where nothing was lost, or Linux (before 4.18) does not count what arrives.
-pub(crate) fn lower_bound(figures: &SenderSampleFigures) -> Option<BitRate> {
+pub(crate) fn lower_bound(figures: &SenderView) -> Option<BitRate> {
     let end = figures
         .flows
         .iter()
@@ -36,7 +41,7 @@ pub(crate) fn lower_bound(figures: &SenderSampleFigures) -> Option<BitRate> {
 
 /// Returns the highest rate of payload that arrived in one round trip that began with a loss: a
 /// little of the saved burst may be in it, so that the device's rate is hardly higher.
-pub(crate) fn upper_bound(figures: &SenderSampleFigures) -> Option<BitRate> {
+pub(crate) fn upper_bound(figures: &SenderView) -> Option<BitRate> {
     let round_trip = figures.rtt?;
     let rates = figures.flows.iter().flat_map(|flow| {
         loss_times(flow).filter_map(move |at| {
@@ -57,7 +62,7 @@ fn loss_times<'f>(flow: &'f SenderStream) -> impl Iterator<Item = Span> + 'f {
 
 /// Returns the rate of arrivals between two times, of all streams; `None` where one does not report
 /// it.
-fn arrival_rate(figures: &SenderSampleFigures, from: Span, until: Span) -> Option<BitRate> {
+fn arrival_rate(figures: &SenderView, from: Span, until: Span) -> Option<BitRate> {
     // Streams are sampled one after the other.
     let arrived = figures.flows.iter().map(|flow| {
         let before = delivered_segments(flow, from + SNAPSHOT_SPREAD)?;
@@ -145,7 +150,7 @@ mod tests {
             }
         };
         let evidence = evidence(1, course);
-        let figures = SenderSampleFigures::from_evidence(&evidence);
+        let figures = SenderView::from_evidence(&evidence);
         assert_eq!(lower_bound(&figures), Some(TEN));
         assert_eq!(upper_bound(&figures), Some(TEN));
     }
@@ -160,7 +165,7 @@ mod tests {
             )
         };
         let evidence = evidence(2, course);
-        let figures = SenderSampleFigures::from_evidence(&evidence);
+        let figures = SenderView::from_evidence(&evidence);
         assert_eq!(lower_bound(&figures), Some(BitRate::from_mbps(20)));
     }
 
@@ -169,8 +174,8 @@ mod tests {
         let calm = evidence(1, |tenth| (tenth * 100, 0));
         assert_eq!(
             (
-                lower_bound(&SenderSampleFigures::from_evidence(&calm)),
-                upper_bound(&SenderSampleFigures::from_evidence(&calm))
+                lower_bound(&SenderView::from_evidence(&calm)),
+                upper_bound(&SenderView::from_evidence(&calm))
             ),
             (None, None)
         );
@@ -180,15 +185,13 @@ mod tests {
             .for_each(|sample| sample.tcp.delivered = None);
         assert_eq!(
             (
-                lower_bound(&SenderSampleFigures::from_evidence(&old)),
-                upper_bound(&SenderSampleFigures::from_evidence(&old))
+                lower_bound(&SenderView::from_evidence(&old)),
+                upper_bound(&SenderView::from_evidence(&old))
             ),
             (None, None)
         );
         assert_eq!(
-            lower_bound(&SenderSampleFigures::from_evidence(&evidence(0, |_| (
-                0, 0
-            )))),
+            lower_bound(&SenderView::from_evidence(&evidence(0, |_| (0, 0)))),
             None
         );
     }

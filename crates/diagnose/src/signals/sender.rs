@@ -5,10 +5,10 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 use crate::signals::losses;
 use crate::signals::snapshot::JudgedSample;
 use crate::signals::stream::SenderStream;
-use crate::thresholds::{IGNORES_LOSS_FACTOR, MIN_LOSS_OF_PROBES, MIN_SEGMENTS_OF_SHARE};
+use crate::thresholds::MIN_LOSS_OF_PROBES;
 
 /// The figures of the sending end's samples, over the part of the transfer that is judged.
-pub(crate) struct SenderSampleFigures<'a> {
+pub(crate) struct SenderView<'a> {
     pub(crate) evidence: &'a Evidence,
     /// The part that is judged; everything where there is none.
     pub(crate) part: Option<Steady>,
@@ -34,6 +34,9 @@ pub(crate) struct RetransmittedSegments {
     pub(crate) episodes: u64,
 }
 
+/// Segments from which the lost ones are printed as a share.
+const MIN_SEGMENTS_OF_SHARE: u64 = 100;
+
 impl RetransmittedSegments {
     /// Share of the segments that were retransmitted, at most all.
     pub(crate) fn segment_share(self) -> Ratio {
@@ -57,7 +60,11 @@ impl RetransmittedSegments {
     }
 }
 
-impl<'a> SenderSampleFigures<'a> {
+/// Multiple of the window that CUBIC has under so much loss, from which a sender does not slow down
+/// for it.
+const IGNORES_LOSS_FACTOR: f64 = 3.0;
+
+impl<'a> SenderView<'a> {
     /// Judges the steady part, or everything where there is none.
     pub(crate) fn from_evidence(evidence: &'a Evidence) -> Self {
         Self::from_part(evidence, evidence.steady)

@@ -2,10 +2,7 @@ use fullpipe_model::kernel;
 use fullpipe_record::{Buffer, Evidence, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Span};
 
-use crate::thresholds::{
-    CLEARLY_LOWER_SHARE, FULL_CONGESTION_WINDOW_SHARE, LOW_BUFFER_SHARE, MAX_UNSENT_SHARE,
-    MAX_WINDOW_MARGIN_SHARE, SEGMENT_TRAIN, WINDOW_MARGIN_SEGMENTS, WINDOW_MARGIN_SHARE,
-};
+use crate::thresholds::{CLEARLY_LOWER_SHARE, SEGMENT_TRAIN};
 
 /// One judged sample with its figures; `None` where the kernel did not report a figure and nothing
 /// stands in.
@@ -59,6 +56,23 @@ impl FallbackFigures {
             .map(|(_, window)| *window)
     }
 }
+
+/// Segments by which a window that limits may appear unused.
+const WINDOW_MARGIN_SEGMENTS: u64 = 3;
+/// Share of a window that limits by which it may appear unused.
+const WINDOW_MARGIN_SHARE: f64 = 1.0 / 16.0;
+/// Largest share of a window by which it may appear unused: a train of segments is the whole of a
+/// small window.
+const MAX_WINDOW_MARGIN_SHARE: f64 = 1.0 / 4.0;
+/// Unsent share of the send buffer below which the buffer held back what could have been sent.
+///
+/// A buffer that the kernel sizes by the congestion window is 3 to 5 windows large, so that more
+/// than half of it is unsent.
+const MAX_UNSENT_SHARE: f64 = 1.0 / 4.0;
+/// Share of the congestion window in the pipe from which the congestion window limits.
+const FULL_CONGESTION_WINDOW_SHARE: f64 = 0.9;
+/// Share of the send buffer below which its writer is behind.
+const LOW_BUFFER_SHARE: f64 = 0.5;
 
 impl<'a> JudgedSample<'a> {
     pub(crate) fn new(sample: &'a Sample, fallback: &FallbackFigures) -> Self {

@@ -6,8 +6,8 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::limits::receive_window::clocks_say_window;
 use crate::limits::send_buffer::buffer_is_full;
-use crate::signals::arrivals::ReceiverSampleFigures;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::arrivals::ReceiverView;
+use crate::signals::sender::SenderView;
 use crate::signals::snapshot::{JudgedSample, own_window, received_bytes};
 use crate::signals::stream::SenderStream;
 use crate::thresholds::{
@@ -24,7 +24,7 @@ pub(crate) struct TransferTime {
 
 impl TransferTime {
     /// Returns the account of the sending end, or of a capture.
-    pub(crate) fn from_sender(figures: &SenderSampleFigures) -> Self {
+    pub(crate) fn from_sender(figures: &SenderView) -> Self {
         let mut account = Self {
             booked: Vec::new(),
             streams: figures.flows.len() as u64,
@@ -51,7 +51,7 @@ impl TransferTime {
     }
 
     /// Returns the account of the receiving end.
-    pub(crate) fn from_receiver(arrivals: &ReceiverSampleFigures) -> Self {
+    pub(crate) fn from_receiver(arrivals: &ReceiverView) -> Self {
         let mut account = Self {
             booked: Vec::new(),
             streams: arrivals.whole.len() as u64,
@@ -154,7 +154,7 @@ fn last_progress<T: PartialEq>(samples: &[&Sample], moved: impl Fn(&Sample) -> T
 
 /// The samples of one stream at the sending end, with what its steps are booked by.
 struct SenderWalk<'w, 'a> {
-    figures: &'w SenderSampleFigures<'a>,
+    figures: &'w SenderView<'a>,
     flow: &'w SenderStream<'a>,
     /// True of each step in which nothing moved until a timer expired.
     stalls: Vec<bool>,
@@ -165,7 +165,7 @@ struct SenderWalk<'w, 'a> {
 }
 
 impl<'w, 'a> SenderWalk<'w, 'a> {
-    pub(crate) fn new(figures: &'w SenderSampleFigures<'a>, flow: &'w SenderStream<'a>) -> Self {
+    pub(crate) fn new(figures: &'w SenderView<'a>, flow: &'w SenderStream<'a>) -> Self {
         let samples: Vec<&Sample> = flow.snapshots.iter().map(|one| one.sample).collect();
         let is_over = flow
             .snapshots
@@ -290,7 +290,7 @@ struct ReceiverWalk {
 }
 
 impl ReceiverWalk {
-    pub(crate) fn new(arrivals: &ReceiverSampleFigures) -> Self {
+    pub(crate) fn new(arrivals: &ReceiverView) -> Self {
         Self {
             rtt: arrivals.rtt.unwrap_or_default(),
             is_queued: arrivals.is_inflated(),

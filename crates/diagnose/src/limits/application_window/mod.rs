@@ -12,15 +12,15 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::LimitFacts;
 use crate::limits::application_window::credit::{ProgramCredit, is_reached};
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
 use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::text::{self, Row};
-use crate::thresholds::{FULLY_TUNED_SHARE, MAX_FRAMED_WINDOW, MIN_CHANNEL_FILL};
+use crate::thresholds::{FULLY_TUNED_SHARE, MIN_CHANNEL_FILL};
 
 /// Programs that have OpenSSH's window; by version, a server's part has a name of its own.
 const SSH: [&str; 7] = [
@@ -32,24 +32,18 @@ const SSH: [&str; 7] = [
     "sftp",
     "sftp-server",
 ];
-
 /// Programs that ask for parts of files by SFTP, over a channel of SSH.
 const SFTP: [&str; 3] = ["sshfs", "rclone", "psftp"];
-
 /// Programs whose transfers have the windows of HTTP/2.
 const HTTP2: [&str; 12] = [
     "curl", "nghttp", "h2load", "nginx", "envoy", "haproxy", "caddy", "traefik", "httpd",
     "apache2", "node", "dotnet",
 ];
-
 /// Programs that move files by SMB.
 const SMB: [&str; 3] = ["smbd", "smbclient", "ksmbd"];
-
 /// Ports of the servers of each.
 const SSH_PORTS: [u16; 1] = [22];
-
 const HTTP2_PORTS: [u16; 4] = [443, 80, 8443, 8080];
-
 const SMB_PORTS: [u16; 2] = [445, 139];
 
 /// Returns `found`, or the window of an SSH channel: where the program is SSH, TCP did not hold it
@@ -58,9 +52,9 @@ pub(crate) fn above_tcp(
     evidence: &Evidence,
     rate: BitRate,
     rtt: Option<Span>,
-    found: LimitFinding,
+    found: Finding,
     credit: Option<ProgramCredit>,
-) -> LimitFinding {
+) -> Finding {
     if let Some(channel) = full_channel(evidence, rate, rtt, &found) {
         return channel;
     }
@@ -76,11 +70,7 @@ pub(crate) fn above_tcp(
 
 /// Returns the window whose `credit` held the transfer back; `None` where neither the programs nor
 /// the messages show one.
-fn window_of_credit(
-    evidence: &Evidence,
-    rate: BitRate,
-    credit: ProgramCredit,
-) -> Option<LimitFinding> {
+fn window_of_credit(evidence: &Evidence, rate: BitRate, credit: ProgramCredit) -> Option<Finding> {
     let by_size = is_initial_http2(credit.most).then_some(ApplicationWindowVerdict::Http2);
     let by_messages = credit
         .is_shown_by_messages
@@ -88,7 +78,7 @@ fn window_of_credit(
     let known = known_protocol(evidence, credit.size);
     let verdict = known.or(by_size).or(by_messages)?;
     let share = Ratio::new(rate.relative_to(credit.allowed).min(1.0));
-    let found = LimitFinding::new(verdict, share);
+    let found = Finding::new(verdict, share);
     Some(if evidence.sender_samples.is_empty() {
         found.one_of_several()
     } else {
@@ -98,7 +88,7 @@ fn window_of_credit(
 
 /// Returns the window that a capture shows, of which `size` is used, by its ports and by what is in
 /// flight. Without its ports, it shows no more than that.
-fn of_captured_window(evidence: &Evidence, size: ByteCount, found: LimitFinding) -> LimitFinding {
+fn of_captured_window(evidence: &Evidence, size: ByteCount, found: Finding) -> Finding {
     if ports_of_ends(evidence).is_none() {
         return found;
     }
@@ -107,7 +97,7 @@ fn of_captured_window(evidence: &Evidence, size: ByteCount, found: LimitFinding)
     let verdict = known_protocol(evidence, size)
         .or_else(|| is_initial_http2(most).then_some(ApplicationWindowVerdict::Http2))
         .unwrap_or(ApplicationWindowVerdict::Other);
-    LimitFinding {
+    Finding {
         verdict: verdict.into(),
         ..found
     }
@@ -118,8 +108,8 @@ fn full_channel(
     evidence: &Evidence,
     rate: BitRate,
     rtt: Option<Span>,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+    found: &Finding,
+) -> Option<Finding> {
     // The receiving end cannot distinguish a window of the sending program from a full send buffer.
     let free = matches!(
         found.limit_kind(),
@@ -133,13 +123,13 @@ fn full_channel(
     } else {
         found.share
     };
-    (free && held).then(|| LimitFinding::new(ApplicationWindowVerdict::SshChannelOfReceiver, share))
+    (free && held).then(|| Finding::new(ApplicationWindowVerdict::SshChannelOfReceiver, share))
 }
 
 /// Returns true if credit of the programs may be what lies behind `found`: a sender that has
 /// nothing to send, or spends its time on asking whether it may; or a buffer that is as large as
 /// the kernel needed it to be, and no larger.
-fn may_be_credit(evidence: &Evidence, found: &LimitFinding) -> bool {
+fn may_be_credit(evidence: &Evidence, found: &Finding) -> bool {
     let is_stated = evidence.request.stated_load().app_window.is_some();
     if !evidence.is_of_another_program() && !is_stated {
         return false;
@@ -222,6 +212,10 @@ fn client_end(evidence: &Evidence) -> At {
     }
 }
 
+/// The same of a window whose size is known: the frames of HTTP/2 and the records of TLS add less
+/// than 3 % to 16 KiB.
+const MAX_FRAMED_WINDOW: f64 = 1.03;
+
 /// Returns true if the `most` that ever was on the way is what a connection of HTTP/2 begins with,
 /// and the frames and records around it.
 fn is_initial_http2(most: Option<ByteCount>) -> bool {
@@ -241,7 +235,7 @@ pub(crate) fn window_ceiling(evidence: &Evidence, rtt: Option<Span>) -> Option<B
 
 /// Returns the rate that the window of `found` allows, or else that of the program.
 pub(crate) fn ceiling_of(
-    found: &LimitFinding,
+    found: &Finding,
     evidence: &Evidence,
     rtt: Option<Span>,
     credit: Option<ProgramCredit>,
@@ -286,10 +280,7 @@ pub(crate) struct ApplicationWindowFacts {
 }
 
 impl ApplicationWindowFacts {
-    pub(crate) fn from_figures(
-        verdict: ApplicationWindowVerdict,
-        figures: &SenderSampleFigures,
-    ) -> Self {
+    pub(crate) fn from_figures(verdict: ApplicationWindowVerdict, figures: &SenderView) -> Self {
         let (evidence, credit) = (figures.evidence, ProgramCredit::from_sender(figures));
         let seen = Self::from_evidence(verdict, evidence, figures.rate, figures.rtt, credit);
         let in_flight = credit.map(|credit| format!("{} of each connection", credit.size));
@@ -311,7 +302,7 @@ impl ApplicationWindowFacts {
         credit: Option<ProgramCredit>,
     ) -> Self {
         let of_program = known_program(evidence).filter(|_| is_ssh_channel(verdict));
-        let found = LimitFinding::new(verdict, Ratio::ONE);
+        let found = Finding::new(verdict, Ratio::ONE);
         Self {
             verdict,
             window: of_program
@@ -444,53 +435,45 @@ const fn window_remedy(verdict: ApplicationWindowVerdict) -> (&'static str, At, 
 const MORE_SFTP: &str = "More requests under way, or larger ones, at the client: `sftp -R requests -B bytes`, `rclone \
                          --sftp-concurrency` and `--sftp-chunk-size`, or a client that reads further ahead. From 2 MiB \
                          on the window of the SSH channel binds.";
-
 const MORE_SMB: &str = "More requests under way, or larger ones: rsize and wsize of mount.cifs at a Linux client; \
                         `smb2 max credits`, `smb2 max read` and `smb2 max write` of a Samba server; MaxCmds of a \
                         Windows client and MaxMpxCt of its server with SMB 1.";
-
 const SESSIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
     id: "sessions-side-by-side",
     scope: Scope::Application,
     at: Some(At::Sender),
     why: "Several sessions at once, each with a part of the files: each connection has a window of its own.",
 };
-
 const HTTP_1_1: ManualRemedy = ManualRemedy {
     id: "http-1.1",
     scope: Scope::Application,
     at: None,
     why: "HTTP/1.1 has no window of its own and leaves the flow of data to TCP: `curl --http1.1`.",
 };
-
 const REQUESTS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
     id: "requests-side-by-side",
     scope: Scope::Application,
     at: None,
     why: "Several connections at once, each with a part of the data: each has windows of its own.",
 };
-
 const STREAM_IN_PLACE_OF_SFTP: ManualRemedy = ManualRemedy {
     id: "stream-in-place-of-sftp",
     scope: Scope::Application,
     at: None,
     why: "A stream needs no requests: `ssh HOST 'cat FILE'`, rsync over ssh, `scp -O`, or `fullpipe copy`.",
 };
-
 const COPIES_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
     id: "copies-side-by-side",
     scope: Scope::Application,
     at: None,
     why: "Several files at once (`robocopy /MT`), or SMB Multichannel: each has requests of its own.",
 };
-
 const STREAM_IN_PLACE_OF_REQUESTS: ManualRemedy = ManualRemedy {
     id: "stream-in-place-of-requests",
     scope: Scope::Application,
     at: None,
     why: "A protocol that streams over long distances: HTTPS, rsync, or `fullpipe copy`.",
 };
-
 const CONNECTIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
     id: "connections-side-by-side",
     scope: Scope::Application,
@@ -509,7 +492,7 @@ impl CaptureView<'_> {
     }
 
     /// Returns the data that was acknowledged, all streams together.
-    pub(crate) fn acknowledged_bytes(&self) -> ByteCount {
+    fn acknowledged_bytes(&self) -> ByteCount {
         self.figures
             .flows
             .iter()

@@ -6,18 +6,14 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::capacity::{flow_limit, link};
 use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::losses;
 use crate::signals::path::rtt_is_inflated_over;
-use crate::signals::sender::SenderSampleFigures;
-use crate::thresholds::{
-    FALLEN_RATE_FACTOR, MAX_GROWTH_OF_FALLEN_RATE, MAX_PLATEAU_STEPS, MAX_SPREAD_OF_PLATEAU,
-    MIN_PLATEAU_SHARE, MIN_PLATEAU_TIME, MIN_RECOVERIES, PLATEAU_ROUND_TRIPS, PLATEAU_STEP,
-    SOON_AFTER_FIRST_LOSS,
-};
+use crate::signals::sender::SenderView;
+use crate::thresholds::{MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
 
 /// Two rates of one transfer, the later one clearly lower, and neither of them short.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,7 +38,7 @@ impl FallenRate {
     /// Returns the fall of the whole transfer's rate; `None` where there was none, the rate grew
     /// again, or losses of the sender's own making explain it: nothing waits then. `by_device` says
     /// that a device makes those losses.
-    pub(crate) fn from_figures(figures: &SenderSampleFigures, by_device: bool) -> Option<Self> {
+    pub(crate) fn from_figures(figures: &SenderView, by_device: bool) -> Option<Self> {
         let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
         let (fallen, grows) = Self::from_progress(&progress, figures.rtt?)?;
         // After the burst a sender's window grows back to what a device lets pass, and is cut there.
@@ -54,7 +50,7 @@ impl FallenRate {
 
     /// Returns the fall of the rate at which data arrives; `None` where there was none, or nothing
     /// shows that a device takes packets after it.
-    pub(crate) fn from_arrivals(arrivals: &ReceiverSampleFigures) -> Option<Self> {
+    pub(crate) fn from_arrivals(arrivals: &ReceiverView) -> Option<Self> {
         let progress =
             TransferProgress::of_receiver(&arrivals.evidence.receiver_samples, Span::MAX);
         let (fallen, _) = Self::from_progress(&progress, arrivals.rtt?)?;
@@ -118,6 +114,20 @@ pub(crate) const REMEDIES: &[ManualRemedy] = &[
               allowance_exceeded.",
     },
 ];
+/// Higher ÷ lower rate of a transfer from which an allowance was used up; CUBIC keeps 0.7 of its
+/// window after a loss.
+const FALLEN_RATE_FACTOR: f64 = 1.5;
+/// Shortest time of either rate (a choice: the bucket of a policer lasts for less).
+const MIN_PLATEAU_TIME: Span = Span::from_secs(2);
+/// Length of the steps over which these rates are taken.
+const PLATEAU_STEP: Span = Span::from_millis(250);
+/// The most steps of a transfer: one that lasts for days has longer ones, so that a judgement takes a
+/// bounded time whatever the evidence says.
+const MAX_PLATEAU_STEPS: u64 = 10_000;
+/// Round trips of such a step, where that is longer.
+const PLATEAU_ROUND_TRIPS: u64 = 2;
+/// Share of the steps of the higher rate that have it.
+const MIN_PLATEAU_SHARE: f64 = 0.9;
 
 impl RateSteps {
     /// `None` of a transfer that is too short for two plateaus.
@@ -167,6 +177,9 @@ impl RateSteps {
     }
 }
 
+/// Upper ÷ lower quartile of the steps of the higher rate at most.
+const MAX_SPREAD_OF_PLATEAU: f64 = 1.25;
+
 /// Returns true if the middle half of the rates are about one.
 pub(crate) fn is_even(rates: &[BitRate]) -> bool {
     let mut sorted = rates.to_vec();
@@ -174,6 +187,9 @@ pub(crate) fn is_even(rates: &[BitRate]) -> bool {
     let [low, high] = [1, 3].map(|quarters| sorted[(sorted.len() - 1) * quarters / 4]);
     high <= low.scale_by(MAX_SPREAD_OF_PLATEAU)
 }
+
+/// Largest rate at the end of the lower one ÷ the rate at its begin; a window that recovers grows.
+const MAX_GROWTH_OF_FALLEN_RATE: f64 = 1.15;
 
 /// Returns true if rates grow from the first third to the last: a window recovers.
 fn grows(rates: &[BitRate]) -> bool {
@@ -183,7 +199,7 @@ fn grows(rates: &[BitRate]) -> bool {
 }
 
 /// Returns true if a stream loses packets again and again, later than soon after `fall`.
-fn is_cut_again(figures: &SenderSampleFigures, fall: Span) -> bool {
+fn is_cut_again(figures: &SenderView, fall: Span) -> bool {
     let later = fall + SOON_AFTER_FIRST_LOSS;
     figures
         .flows
@@ -197,7 +213,7 @@ fn median_rate(rates: &[BitRate]) -> BitRate {
 
 /// Returns true if the path holds the rate down after `at`: packets wait there, or a device takes
 /// them; or the sender is BBR, which does not slow down for a loss.
-fn is_held_low(figures: &SenderSampleFigures, at: Span, by_device: bool) -> bool {
+fn is_held_low(figures: &SenderView, at: Span, by_device: bool) -> bool {
     let mut later = figures.flows.iter().map(|flow| flow.samples_from(at));
     let queue = later.any(|samples| {
         median(samples.iter().filter_map(|sample| sample.tcp.rtt).collect())
@@ -208,10 +224,7 @@ fn is_held_low(figures: &SenderSampleFigures, at: Span, by_device: bool) -> bool
 
 /// Finds capacity, loss or a small congestion window that is no limit of the link: the path bounds
 /// each connection, or let more pass at first.
-pub(crate) fn behind_rates(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn behind_rates(figures: &SenderView, found: &Finding) -> Option<Finding> {
     let is_of_path = matches!(
         found.verdict,
         LegalVerdict::Capacity(CapacityVerdict::Link | CapacityVerdict::Shared)
@@ -232,7 +245,7 @@ pub(crate) fn behind_rates(
             policed @ LegalVerdict::Loss(LossVerdict::Policer) => policed,
             _ => CapacityVerdict::Shared.into(),
         };
-        let found = LimitFinding::new(CapacityVerdict::Allowance, fallen.share);
+        let found = Finding::new(CapacityVerdict::Allowance, fallen.share);
         return Some(found.add_alternative(other));
     }
     flow_limit::find_flow_limit(figures, found)

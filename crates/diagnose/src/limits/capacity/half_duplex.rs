@@ -3,16 +3,13 @@
 use fullpipe_record::{CapacityVerdict, DeviceReport, Evidence, Limit, Machine, Scope};
 use fullpipe_units::{BitRate, count_noun};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::sender::SenderSampleFigures;
-use crate::thresholds::{MIN_COLLISION_SHARE, MIN_OWN_DROPS};
+use crate::signals::sender::SenderView;
+use crate::thresholds::MIN_OWN_DROPS;
 
 /// Finds a link of a host at half duplex behind what looks like a limit of the path.
-pub(crate) fn find_cause(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
     let ends = [
         CapacityVerdict::HalfDuplexOfSender,
         CapacityVerdict::HalfDuplexOfReceiver,
@@ -24,13 +21,13 @@ pub(crate) fn find_cause(
 }
 
 /// Finds the same from the receiving end alone, for its own link.
-pub(crate) fn behind_arrivals(evidence: &Evidence, found: &LimitFinding) -> Option<LimitFinding> {
+pub(crate) fn behind_arrivals(evidence: &Evidence, found: &Finding) -> Option<Finding> {
     let verdict = CapacityVerdict::HalfDuplexOfReceiver;
     (may_be_behind(found) && holds_link_back(link_of(verdict, evidence)))
         .then(|| found.as_verdict(verdict))
 }
 
-fn may_be_behind(found: &LimitFinding) -> bool {
+fn may_be_behind(found: &Finding) -> bool {
     matches!(
         found.limit_kind(),
         Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::Unknown
@@ -45,6 +42,10 @@ fn link_of(verdict: CapacityVerdict, evidence: &Evidence) -> Option<&DeviceRepor
     };
     machine.device.as_ref()
 }
+
+/// Collisions of a half-duplex device ÷ packets that it sent from which they take time: data and
+/// acknowledgements meet all the time there (our choice).
+const MIN_COLLISION_SHARE: f64 = 0.01;
 
 /// Returns true if a device at half duplex met collisions again and again, or if frames were lost
 /// in late ones, which only a full-duplex end of the same link makes.

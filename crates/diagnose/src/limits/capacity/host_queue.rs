@@ -3,22 +3,17 @@
 use fullpipe_record::{At, CapacityVerdict, Change, Remedy, Scope};
 use fullpipe_units::{Ratio, SegCount};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::pacing::qdisc;
 use crate::remedies::advice::RemedyAdvice;
 use crate::signals::capture::CaptureView;
 use crate::signals::machine;
-use crate::signals::sender::SenderSampleFigures;
-use crate::thresholds::{
-    DEFAULT_QUEUE_PACKETS, MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEXT_SIZE_FACTOR,
-};
+use crate::signals::sender::SenderView;
+use crate::thresholds::{MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEXT_SIZE_FACTOR};
 
 /// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP
 /// retransmitted.
-pub(crate) fn behind_at_sender(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn behind_at_sender(figures: &SenderView, found: &Finding) -> Option<Finding> {
     let device = machine::suspected_device(figures, found)?;
     let dropped = machine::dropped_out(device);
     let again = figures.sent_again_in_all().unwrap_or(0);
@@ -29,6 +24,9 @@ pub(crate) fn behind_at_sender(
     let many = dropped >= MIN_OWN_DROPS && dropped as f64 >= again as f64 * MIN_OWN_DROPS_SHARE;
     (many || few_are_enough).then(|| found.as_verdict(CapacityVerdict::HostQueue))
 }
+
+/// Packets that may wait for an Ethernet device by default (`txqueuelen`).
+const DEFAULT_QUEUE_PACKETS: u64 = 1000;
 
 /// Makes room for more packets, where the length of the device's own queue counts.
 pub(crate) fn longer_queue(advice: &RemedyAdvice) -> Option<Remedy> {
@@ -55,11 +53,11 @@ pub(crate) fn longer_queue(advice: &RemedyAdvice) -> Option<Remedy> {
 
 impl CaptureView<'_> {
     /// Finds the queue of the sending host, if it dropped what a capture behind it never saw.
-    pub(crate) fn own_queue(&self) -> Option<LimitFinding> {
+    pub(crate) fn own_queue(&self) -> Option<Finding> {
         let again = self.figures.sent_again_in_all()?;
         let found = self.is_at_sender()
             && self.capture.lost_before > 0
             && self.capture.lost_before * 2 > again;
-        found.then(|| LimitFinding::new(CapacityVerdict::HostQueue, Ratio::ONE))
+        found.then(|| Finding::new(CapacityVerdict::HostQueue, Ratio::ONE))
     }
 }

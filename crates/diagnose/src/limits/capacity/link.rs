@@ -6,36 +6,34 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::capacity::shared;
 use crate::limits::congestion_window::reordering;
 use crate::limits::loss::{self, loss_window, policer};
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::capture::CaptureView;
 use crate::signals::losses;
 use crate::signals::path::{
     self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend,
     rtt_is_inflated_over, rtt_trend, stated_capacity, time_on_the_line,
 };
-use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::signals::sender::{SenderView, share_of_votes};
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, CLOCK_TICK, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS,
-    FLAT_RATE_FACTOR, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, FULL_USE_OF_PATH,
-    GROWN_WINDOW_FACTOR, GROWN_WITH_RTT_FACTOR, INFLATED_RTT_FACTOR, MAX_WAIT_FOR_SHAPER,
+    FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, GROWN_WINDOW_FACTOR, INFLATED_RTT_FACTOR,
     MIN_ECHOES, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES, MIN_SHARE_OF_BURSTS,
-    NEVER_EMPTY_RTT_FACTOR, RTT_SHARE_OF_GROWTH, SHARED_PIPE_SHARE, SMALL_QUEUE_SEGMENTS,
-    SMALL_QUEUE_TIME, WHOLE_RATE_SHARE,
+    SHARED_PIPE_SHARE, WHOLE_RATE_SHARE,
 };
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
-pub(crate) fn full_as_stated_by_arrivals(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn full_as_stated_by_arrivals(arrivals: &ReceiverView) -> Option<Finding> {
     (arrivals.rate >= arrivals.stated_capacity()?.scale_by(FULL_PIPE_SHARE))
-        .then(|| LimitFinding::new(CapacityVerdict::Link, Ratio::ONE))
+        .then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))
 }
 
 /// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load;
 /// or a little longer, and the data arrives at one rate throughout.
-pub(crate) fn queue_on_the_path(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn queue_on_the_path(arrivals: &ReceiverView) -> Option<Finding> {
     // A full link passes nothing so much faster, and others who take their part of it make it lose.
     let caught_up = arrivals.was_faster(FASTER_THAN_A_BUFFER) && arrivals.loss_rounds() == 0;
     let is_full = arrivals.is_inflated()
@@ -61,22 +59,21 @@ pub(crate) fn queue_on_the_path(arrivals: &ReceiverSampleFigures) -> Option<Limi
 }
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
-pub(crate) fn full_as_stated(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn full_as_stated(figures: &SenderView) -> Option<Finding> {
     let enough = stated_capacity(figures)?.scale_by(FULL_PIPE_SHARE);
-    (figures.rate >= enough)
-        .then(|| LimitFinding::new(CapacityVerdict::Link, time_at(figures, enough)))
+    (figures.rate >= enough).then(|| Finding::new(CapacityVerdict::Link, time_at(figures, enough)))
 }
 
 /// Returns true if the data takes all that the stated bandwidth can carry: nothing at a host could
 /// be lifted then.
-pub(crate) fn carries_all_as_stated(figures: &SenderSampleFigures) -> bool {
+pub(crate) fn carries_all_as_stated(figures: &SenderView) -> bool {
     stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scale_by(WHOLE_RATE_SHARE))
 }
 
 /// Finds a window or buffer that holds more than fits the pipe: the excess stands in a queue, and
 /// the bottleneck is full. Data that waits for a slow reader, which takes it in large chunks, is no
 /// queue: echo requests during the load do not wait with it.
-pub(crate) fn queue_behind_window(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn queue_behind_window(figures: &SenderView) -> Option<Finding> {
     let in_the_pipe = figures.rate.bytes_in(figures.idle_rtt?);
     let outstanding = figures.mean_size(|snapshot| snapshot.outstanding)?;
     let echoes = figures.evidence.loaded_rtt.zip(path::inflated_rtt(figures));
@@ -86,27 +83,28 @@ pub(crate) fn queue_behind_window(figures: &SenderSampleFigures) -> Option<Limit
     (path::rtt_is_inflated(figures)
         && others_wait_too
         && exceeds_the_pipe(outstanding, in_the_pipe, || path::carries_one_rate(figures)))
-    .then(|| LimitFinding::new(CapacityVerdict::Link, time_inflated(figures)))
+    .then(|| Finding::new(CapacityVerdict::Link, time_inflated(figures)))
 }
 
-pub(crate) fn full_bottleneck(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+pub(crate) fn full_bottleneck(figures: &SenderView, held: Ratio) -> Option<Finding> {
     if path::rtt_is_inflated(figures) && rate_grows_with_window(figures) != Some(true) {
-        return Some(LimitFinding::new(
-            CapacityVerdict::Link,
-            time_inflated(figures),
-        ));
+        return Some(Finding::new(CapacityVerdict::Link, time_inflated(figures)));
     }
     (more_window_gives_no_more(figures)
         || bbr_found_no_more(figures)
         || queue_never_empties(figures) == Some(true)
         || queue_drains_at_one_rate(figures) == Some(true))
-    .then(|| LimitFinding::new(CapacityVerdict::Link, held))
+    .then(|| Finding::new(CapacityVerdict::Link, held))
 }
+
+/// Multiple of the longest usual round-trip time of the idle path above which the shortest under
+/// load show a queue that never empties.
+const NEVER_EMPTY_RTT_FACTOR: f64 = 1.05;
 
 /// Returns true if even the shortest round trips under load, TCP's and those of echo requests, are
 /// clearly longer than the longest of the idle path: the bottleneck has something to send at any
 /// time. `None` where one of these times is not known.
-fn queue_never_empties(figures: &SenderSampleFigures) -> Option<bool> {
+fn queue_never_empties(figures: &SenderView) -> Option<bool> {
     let idle = figures
         .evidence
         .idle_spread
@@ -118,7 +116,7 @@ fn queue_never_empties(figures: &SenderSampleFigures) -> Option<bool> {
 /// Returns true if a queue that was long at times drains, and never so far that the data came at
 /// another rate: what is left of it keeps the bottleneck full. `None` where round trips are not
 /// known.
-fn queue_drains_at_one_rate(figures: &SenderSampleFigures) -> Option<bool> {
+fn queue_drains_at_one_rate(figures: &SenderView) -> Option<bool> {
     let rtts = figures.snapshots().filter_map(|one| one.sample.tcp.rtt);
     let mut rtts: Vec<Span> = rtts.collect();
     rtts.sort_unstable();
@@ -128,15 +126,18 @@ fn queue_drains_at_one_rate(figures: &SenderSampleFigures) -> Option<bool> {
 }
 
 /// Returns the shortest round trip of the judged part, as TCP measured it.
-fn shortest_rtt(figures: &SenderSampleFigures) -> Option<Span> {
+fn shortest_rtt(figures: &SenderView) -> Option<Span> {
     figures
         .snapshots()
         .filter_map(|snapshot| snapshot.sample.tcp.rtt)
         .min()
 }
 
+/// Multiple of the rate in the first third up to which the rate of the last third is flat.
+const FLAT_RATE_FACTOR: f64 = 1.03;
+
 /// Returns true if the window grew and the rate did not: the added data waits in a queue.
-fn more_window_gives_no_more(figures: &SenderSampleFigures) -> bool {
+fn more_window_gives_no_more(figures: &SenderView) -> bool {
     let window = mean_trend(figures, |snapshot| snapshot.cwnd);
     let in_pipe = mean_trend(figures, |snapshot| snapshot.sample.pipe_bytes());
     let both_grew = [window, in_pipe]
@@ -149,7 +150,7 @@ fn more_window_gives_no_more(figures: &SenderSampleFigures) -> bool {
 /// Returns true if what the window grew by shows in the rate alone, nothing was lost, and packets
 /// met no queue at times, neither before the load nor under it: where round trips are long then, it
 /// is the path that became longer. `None` of a window that did not grow, or without these figures.
-fn rate_grows_with_window(figures: &SenderSampleFigures) -> Option<bool> {
+fn rate_grows_with_window(figures: &SenderView) -> Option<bool> {
     let window = mean_trend(figures, |snapshot| snapshot.cwnd)
         .filter(|trend| *trend >= GROWN_WINDOW_FACTOR)?;
     let empty = figures.idle_rtt?.scale_by(NEVER_EMPTY_RTT_FACTOR) + time_on_the_line(figures)?;
@@ -164,9 +165,16 @@ fn rate_grows_with_window(figures: &SenderSampleFigures) -> Option<bool> {
     )
 }
 
+/// Multiple of its size in the first third from which a window has grown enough to see whether the
+/// round trips grow with it.
+const GROWN_WITH_RTT_FACTOR: f64 = 1.04;
+/// Share of the growth of a window by which the round trips grow where all that it adds waits in a
+/// queue; the rate gets the rest (measured: 0.9).
+const RTT_SHARE_OF_GROWTH: f64 = 0.6;
+
 /// Returns true if what the window grew by shows in the round trips, and not in the rate; `None` of
 /// a window that did not grow, or without these figures.
-fn round_trips_grow_with_window(figures: &SenderSampleFigures) -> Option<bool> {
+fn round_trips_grow_with_window(figures: &SenderView) -> Option<bool> {
     let window = mean_trend(figures, |snapshot| snapshot.cwnd)
         .filter(|trend| *trend >= GROWN_WITH_RTT_FACTOR)?;
     let queue = rtt_trend(figures)? - 1.0;
@@ -180,7 +188,7 @@ fn round_trips_grow_with_window(figures: &SenderSampleFigures) -> Option<bool> {
 /// Returns true if BBR found no more. It probes for more a quarter above its pace every eight round
 /// trips: a pace that stays the same after its start-up is the path's, unless the sender lacked
 /// data to probe with or the stated bandwidth is clearly higher.
-fn bbr_found_no_more(figures: &SenderSampleFigures) -> bool {
+fn bbr_found_no_more(figures: &SenderView) -> bool {
     let as_stated = stated_capacity(figures)
         .is_none_or(|stated| figures.rate >= stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
     let had_data = share_of_votes(
@@ -194,14 +202,14 @@ fn bbr_found_no_more(figures: &SenderSampleFigures) -> bool {
     figures.is_bbr() && steady && had_data && flat && as_stated && !too_much_for_bbr(figures)
 }
 
-pub(crate) fn too_much_for_bbr(figures: &SenderSampleFigures) -> bool {
+pub(crate) fn too_much_for_bbr(figures: &SenderView) -> bool {
     figures
         .retransmitted_segments()
         .is_some_and(|lost| loss_window(figures, lost.segment_share()).is_some())
 }
 
 /// Returns the share of the judged part in which the rate reached `enough`.
-fn time_at(figures: &SenderSampleFigures, enough: BitRate) -> Ratio {
+fn time_at(figures: &SenderView, enough: BitRate) -> Ratio {
     let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
     let rtt = figures.rtt.unwrap_or_default();
     let window = TransferProgress::rate_window(rtt);
@@ -215,7 +223,7 @@ fn time_at(figures: &SenderSampleFigures, enough: BitRate) -> Ratio {
     share_of_votes(votes).unwrap_or(Ratio::ONE)
 }
 
-fn time_inflated(figures: &SenderSampleFigures) -> Ratio {
+fn time_inflated(figures: &SenderView) -> Ratio {
     let inflated = path::inflated_rtt(figures);
     let votes = figures
         .snapshots()
@@ -224,12 +232,18 @@ fn time_inflated(figures: &SenderSampleFigures) -> Ratio {
     share_of_votes(votes).unwrap_or(Ratio::new(0.5))
 }
 
+/// Share of the rate of bursts from which a transfer has the whole path.
+const FULL_USE_OF_PATH: f64 = 0.9;
+/// Multiple of the idle round-trip time above which data waits on the path, and not for a shaper of
+/// the sending host.
+const MAX_WAIT_FOR_SHAPER: f64 = 1.5;
+
 impl CaptureView<'_> {
     /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it
     /// drained and keeps about the rate that it had then: BBR paces itself so when it takes the
     /// link for a policer (`bbr_lt_bw_sampling`). A pace that was there from the begin would never
     /// have filled the queue. Others that use the link too leave a queue.
-    pub(crate) fn full_at_first(&self) -> Option<LimitFinding> {
+    pub(crate) fn full_at_first(&self) -> Option<Finding> {
         let queue = self.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
         let rates = self.figures.flows.iter().map(|flow| {
             let [first, last] = losses::time_of_queue(flow, |rtt| rtt >= queue)?;
@@ -253,12 +267,12 @@ impl CaptureView<'_> {
             && (enough.is_none_or(|enough| self.figures.rate >= enough) || !self.drains_queue())
             && stands.get() < MIN_LIMIT_SHARE
             && self.figures.rate >= rate_of_queue.scale_by(FULL_USE_OF_PATH);
-        let found = found.then(|| LimitFinding::new(CapacityVerdict::Link, Ratio::ONE))?;
+        let found = found.then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))?;
         Some(self.with_shaper(shared::behind_on_path(self.figures, &found).unwrap_or(found)))
     }
 
     /// Finds the limit of the path, if it held data back for most of the time.
-    pub(crate) fn find_path_limit(&self) -> Option<LimitFinding> {
+    pub(crate) fn find_path_limit(&self) -> Option<Finding> {
         let held = share_of_votes(
             self.figures
                 .snapshots()
@@ -266,7 +280,7 @@ impl CaptureView<'_> {
         )
         .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
         let found = if self.fills_path() {
-            LimitFinding::new(CapacityVerdict::Link, held)
+            Finding::new(CapacityVerdict::Link, held)
         } else {
             self.limit_by_rules(held)?
         };
@@ -293,7 +307,7 @@ impl CaptureView<'_> {
     }
 
     /// Returns the limit of the path as its samples show it.
-    fn limit_by_rules(&self, held: Ratio) -> Option<LimitFinding> {
+    fn limit_by_rules(&self, held: Ratio) -> Option<Finding> {
         let order = [
             policer::without_queue,
             full_bottleneck,
@@ -308,7 +322,7 @@ impl CaptureView<'_> {
     }
 
     /// Returns the finding; a full link instead, where it denies a queue that stands.
-    fn with_standing_queue(&self, found: LimitFinding) -> LimitFinding {
+    fn with_standing_queue(&self, found: Finding) -> Finding {
         // A queue that is seldom empty is not short, and a policer has none.
         let denies_queue =
             [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
@@ -328,7 +342,7 @@ impl CaptureView<'_> {
     /// Returns `found` as one of several if it is a full link whose queue stays short and loses
     /// next to nothing, as in the sending host, which lets hardly any of a connection wait for a shaper of its
     /// own (`tcp_small_queue_check`).
-    fn with_shaper(&self, found: LimitFinding) -> LimitFinding {
+    fn with_shaper(&self, found: Finding) -> Finding {
         let rtts = self.figures.rtt.zip(self.figures.idle_rtt);
         let is_long = rtts.is_some_and(|(rtt, idle)| rtt > idle.scale_by(MAX_WAIT_FOR_SHAPER));
         let may_be = found.limit_kind() == Limit::Capacity
@@ -344,7 +358,7 @@ impl CaptureView<'_> {
 
     /// Returns `found` as one of several where the capture ends before anything was steady, and its
     /// connection goes on: the sender may repeat what no more comes here.
-    pub(crate) fn with_open_end(&self, found: LimitFinding) -> LimitFinding {
+    pub(crate) fn with_open_end(&self, found: Finding) -> Finding {
         let is_open = self.figures.part.is_none() && !self.capture.closed && !self.is_at_sender();
         let is_of_sender = matches!(
             found.limit_kind(),
@@ -363,7 +377,7 @@ impl CaptureView<'_> {
     /// Returns the program as the limit instead of a full path, where nothing was ever lost and the
     /// data passes the path clearly faster at times, or was far more: a sender that fills its path
     /// never lets it have less. Here its pauses seem a part of round trips.
-    fn with_pauses(&self, found: LimitFinding) -> LimitFinding {
+    fn with_pauses(&self, found: Finding) -> Finding {
         let leaves_room =
             self.was_fuller() || self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
         let may_pause = self.figures.part.is_some()
@@ -400,9 +414,16 @@ impl CaptureView<'_> {
     }
 }
 
-impl ReceiverSampleFigures<'_> {
-    pub(crate) fn full_path(&self, verdict: CapacityVerdict) -> LimitFinding {
-        let found = LimitFinding::new(verdict, Ratio::ONE);
+/// Time for which data of a stream waits at most in the queues of its own host: a millisecond at
+/// its pace, which is up to twice its rate (`tcp_small_queue_check`, `sk_pacing_shift`).
+const SMALL_QUEUE_TIME: Span = Span::from_millis(3);
+/// Segments of a stream that may wait there in any case: two packets of two segments, by the memory
+/// that they take.
+const SMALL_QUEUE_SEGMENTS: u64 = 8;
+
+impl ReceiverView<'_> {
+    pub(crate) fn full_path(&self, verdict: CapacityVerdict) -> Finding {
+        let found = Finding::new(verdict, Ratio::ONE);
         // A link passes data at one rate, and its queue is never empty between bursts.
         let is_faster = self.was_faster(FASTER_THAN_A_PACE);
         let pauses = verdict == CapacityVerdict::Link && self.loss_rounds() < MIN_RECOVERIES;

@@ -15,7 +15,7 @@ use crate::limits::capacity::allowance::FallenRate;
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
 use crate::signals::path::stated_capacity;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::text::{self, BasicFacts, Row, time_text};
 
 /// The figures of a full pipe.
@@ -34,7 +34,7 @@ pub(crate) struct FullPipe {
 }
 
 impl FullPipe {
-    pub(crate) fn from_figures(verdict: CapacityVerdict, figures: &SenderSampleFigures) -> Self {
+    pub(crate) fn from_figures(verdict: CapacityVerdict, figures: &SenderView) -> Self {
         Self {
             verdict,
             basics: BasicFacts::from_figures(figures),

@@ -5,24 +5,23 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::finding::LimitFinding;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::finding::Finding;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::losses;
 use crate::signals::path::{queue_before_the_load, stated_capacity};
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::thresholds::{
-    FASTER_THAN_A_BUFFER, MIN_WAIT_BEHIND_OTHERS, PACKETS_OF_SHORT_QUEUE, REGROWN_WINDOW_FACTOR,
-    ROUNDS_OF_STARTUP, SHARED_PIPE_SHARE,
+    FASTER_THAN_A_BUFFER, REGROWN_WINDOW_FACTOR, ROUNDS_OF_STARTUP, SHARED_PIPE_SHARE,
 };
 
 /// Finds a path that others fill: the round trip of a load that always has data is clearly longer
 /// than that of the idle path, and its congestion window grows or has lost packets.
-pub(crate) fn lengthened_path(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn lengthened_path(arrivals: &ReceiverView) -> Option<Finding> {
     let is_longer = arrivals.is_own_load() && arrivals.pauses.is_some();
     let is_of_window =
         is_longer && (arrivals.loss_rounds() > 0 || arrivals.grows_by(REGROWN_WINDOW_FACTOR));
     is_of_window.then(|| {
-        let found = LimitFinding::new(arrivals.whose_capacity(), Ratio::ONE);
+        let found = Finding::new(arrivals.whose_capacity(), Ratio::ONE);
         // A sender that pauses sends the faster in between, and loses what that overflows at first.
         let is_away = |course| arrivals.is_away_beyond_windows(&course);
         if arrivals.was_faster(FASTER_THAN_A_BUFFER)
@@ -39,10 +38,7 @@ pub(crate) fn lengthened_path(arrivals: &ReceiverSampleFigures) -> Option<LimitF
 /// Finds a bottleneck that is full, and not with this transfer alone: it carries clearly less of it
 /// than its stated bandwidth; or its queue was there before the transfer began, and the transfer
 /// fills it or loses packets to it; or packets wait behind those of others before they are lost.
-pub(crate) fn behind_on_path(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn behind_on_path(figures: &SenderView, found: &Finding) -> Option<Finding> {
     let is_regrowth = found.verdict == CongestionWindowVerdict::Recovering.into();
     let in_a_queue = found.verdict == LossVerdict::ShallowQueue.into();
     let shared = match (found.limit_kind(), stated_capacity(figures)) {
@@ -58,10 +54,16 @@ pub(crate) fn behind_on_path(
     shared.then(|| found.as_verdict(CapacityVerdict::Shared))
 }
 
+/// Packets that a queue holds at most which is too short for bursts (a choice: 3 to 9 are planted).
+const PACKETS_OF_SHORT_QUEUE: u64 = 12;
+/// Share of the idle round-trip time that packets wait at least in a queue that others fill (a
+/// choice; measured: 0.3 and 0.8).
+const MIN_WAIT_BEHIND_OTHERS: f64 = 0.2;
+
 /// Returns true if packets wait longer before losses than a short queue keeps them, though the data
 /// is far slower than the link then: packets of others wait there, too. While a queue of its own
 /// stands, a sender has the whole link. `None` where one of these figures is not known.
-fn waits_behind_others(figures: &SenderSampleFigures, stated: BitRate) -> Option<bool> {
+fn waits_behind_others(figures: &SenderView, stated: BitRate) -> Option<bool> {
     let idle = figures.idle_rtt?;
     let wait = losses::usual_rtt_before(&figures.flows)?.saturating_sub(idle);
     let least = stated
@@ -72,7 +74,7 @@ fn waits_behind_others(figures: &SenderSampleFigures, stated: BitRate) -> Option
     Some(wait > least && before.max(figures.rate) < stated.scale_by(SHARED_PIPE_SHARE))
 }
 
-impl ReceiverSampleFigures<'_> {
+impl ReceiverView<'_> {
     /// Returns whether others have a part of the path that is full.
     pub(crate) fn whose_capacity(&self) -> CapacityVerdict {
         let is_shared = self.stated_capacity().map_or_else(

@@ -3,18 +3,22 @@
 use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, LegalVerdict, LossVerdict};
 use fullpipe_units::{Ratio, Span};
 
-use crate::finding::LimitFinding;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::finding::Finding;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::capture::CaptureView;
 use crate::signals::losses;
 use crate::signals::path::mean_trend;
-use crate::signals::sender::SenderSampleFigures;
-use crate::thresholds::{LOWERED_BY_LOSS_FACTOR, REGROWING_WINDOW_FACTOR, REGROWN_WINDOW_FACTOR};
+use crate::signals::sender::SenderView;
+use crate::thresholds::{REGROWING_WINDOW_FACTOR, REGROWN_WINDOW_FACTOR};
+
+/// Highest rate before a loss ÷ the rate now, from which the loss has made the congestion window
+/// small (CUBIC keeps 0.7).
+const LOWERED_BY_LOSS_FACTOR: f64 = 1.2;
 
 /// Finds a congestion window that grows, or that losses have made smaller than it was, of a sender
 /// that always has data: what comes in a round trip becomes more, or was more before them. Buffers
 /// and windows stand still.
-pub(crate) fn growing_window(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn growing_window(arrivals: &ReceiverView) -> Option<Finding> {
     let has_lost = arrivals.loss_rounds() > 0;
     let is_lower = has_lost
         && !arrivals.is_bbr()
@@ -26,7 +30,7 @@ pub(crate) fn growing_window(arrivals: &ReceiverSampleFigures) -> Option<LimitFi
         Some(_) => CongestionWindowVerdict::EarlyExit,
         None => CongestionWindowVerdict::RampUp,
     };
-    let found = found.then(|| LimitFinding::new(cause, Ratio::ONE))?;
+    let found = found.then(|| Finding::new(cause, Ratio::ONE))?;
     // The kernel makes a send buffer larger while the window grows.
     Some(if cause == CongestionWindowVerdict::EarlyExit {
         found.one_of_several()
@@ -36,7 +40,7 @@ pub(crate) fn growing_window(arrivals: &ReceiverSampleFigures) -> Option<LimitFi
 }
 
 /// Finds a congestion window that neither loss nor a queue holds down now.
-pub(crate) fn find_growth(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+fn find_growth(figures: &SenderView, held: Ratio) -> Option<Finding> {
     let grows = mean_trend(figures, |snapshot| snapshot.cwnd)
         .is_some_and(|trend| trend >= REGROWN_WINDOW_FACTOR);
     let cause = if in_slow_start(figures) || (figures.part.is_none() && !figures.ever_lost()) {
@@ -48,15 +52,12 @@ pub(crate) fn find_growth(figures: &SenderSampleFigures, held: Ratio) -> Option<
     } else {
         grows.then_some(CongestionWindowVerdict::EarlyExit)
     };
-    Some(LimitFinding::new(cause?, held))
+    Some(Finding::new(cause?, held))
 }
 
 /// Finds the same, with what may have taken the packets before: a few losses do not show it. Chance
 /// takes no large part of a burst.
-pub(crate) fn find_growth_after_loss(
-    figures: &SenderSampleFigures,
-    held: Ratio,
-) -> Option<LimitFinding> {
+pub(crate) fn find_growth_after_loss(figures: &SenderView, held: Ratio) -> Option<Finding> {
     let found = find_growth(figures, held)?;
     if found.verdict != CongestionWindowVerdict::Recovering.into() {
         return Some(found);
@@ -69,7 +70,7 @@ pub(crate) fn find_growth_after_loss(
     }))
 }
 
-fn in_slow_start(figures: &SenderSampleFigures) -> bool {
+fn in_slow_start(figures: &SenderView) -> bool {
     let last = figures
         .flows
         .iter()
@@ -81,7 +82,7 @@ fn in_slow_start(figures: &SenderSampleFigures) -> bool {
 
 impl CaptureView<'_> {
     /// Finds a congestion window that grows, or stays below what was in flight before a loss.
-    pub(crate) fn find_window_growth(&self) -> Option<LimitFinding> {
+    pub(crate) fn find_window_growth(&self) -> Option<Finding> {
         let grows =
             mean_trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
         let is_lowered = self.was_fuller() && self.ever_lost_on_path();

@@ -10,7 +10,7 @@ use fullpipe_units::ByteCount;
 use crate::limits::{LimitFacts, loss};
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::text::{self, BasicFacts, Row, size_text, time_text};
 
 /// The figures of a congestion window.
@@ -22,10 +22,7 @@ pub(crate) struct CongestionWindowFacts {
 }
 
 impl CongestionWindowFacts {
-    pub(crate) fn from_figures(
-        verdict: CongestionWindowVerdict,
-        figures: &SenderSampleFigures,
-    ) -> Self {
+    pub(crate) fn from_figures(verdict: CongestionWindowVerdict, figures: &SenderView) -> Self {
         Self {
             verdict,
             basics: BasicFacts::from_figures(figures),

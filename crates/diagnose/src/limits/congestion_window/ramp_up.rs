@@ -3,19 +3,23 @@
 use fullpipe_record::{CongestionWindowVerdict, Sample};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::receive_window;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderSampleFigures;
-use crate::thresholds::{GROWING_SHARE, INITIAL_WINDOW, SLOW_START_TOLERANCE};
+use crate::signals::sender::SenderView;
+use crate::thresholds::INITIAL_WINDOW;
+
+/// Round trips by which a transfer may take longer than slow start does for its bytes: one for the
+/// request, and one for acknowledgements that are held back.
+const SLOW_START_TOLERANCE: f64 = 2.0;
 
 /// Returns true if a stream moved all of its data in hardly more round trips than slow start takes
 /// for so much: its window doubles in each (RFC 5681, 3.1), from ten segments (RFC 6928).
 ///
 /// Takes the stream's samples by time, the bytes that each of them says were moved, and the payload
 /// of its segments.
-pub(crate) fn is_slow_start(
+fn is_slow_start(
     samples: &[&Sample],
     moved: impl Fn(&Sample) -> Option<ByteCount>,
     mss: ByteCount,
@@ -41,7 +45,7 @@ pub(crate) fn is_slow_start(
 }
 
 /// Finds a transfer that ended before the sender's congestion window had grown.
-pub(crate) fn ended_early_by_arrivals(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn ended_early_by_arrivals(arrivals: &ReceiverView) -> Option<Finding> {
     let (rtt, mss) = (arrivals.rtt?, arrivals.mss()?);
     let found = arrivals.evidence.steady.is_none()
         && arrivals.loss_rounds() == 0
@@ -49,11 +53,11 @@ pub(crate) fn ended_early_by_arrivals(arrivals: &ReceiverSampleFigures) -> Optio
             .whole
             .iter()
             .all(|flow| is_slow_start(flow, |sample| sample.tcp.bytes_received, mss, rtt));
-    found.then(|| LimitFinding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
+    found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
 }
 
 /// Finds a transfer that ended, or ran out of data, before its congestion window had grown.
-pub(crate) fn ended_early(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn ended_early(figures: &SenderView) -> Option<Finding> {
     let (rtt, mss) = (figures.rtt?, figures.mss?);
     let only_slow_start = figures
         .flows
@@ -63,14 +67,18 @@ pub(crate) fn ended_early(figures: &SenderSampleFigures) -> Option<LimitFinding>
         && !figures.ever_lost()
         && only_slow_start
         && receive_window::find_receive_window(figures).is_none();
-    found.then(|| LimitFinding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
+    found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
 }
+
+/// Share of the round trips in which more was in flight than ever before, from which a transfer
+/// ended while it sped up.
+const GROWING_SHARE: f64 = 0.45;
 
 impl CaptureView<'_> {
     /// Finds a transfer of so few round trips that what is in flight still grew in most of them: a
     /// slow start that overflows the queue in the end is one. Where nothing was in flight for most
     /// of the time, its program waited.
-    pub(crate) fn ramp_up(&self) -> Option<LimitFinding> {
+    pub(crate) fn ramp_up(&self) -> Option<Finding> {
         let quiet = self.capture.quiet?;
         let found = quiet.growing.get() >= GROWING_SHARE && !self.program_waits();
         found.then(|| self.with_stall(quiet.growing))
@@ -78,15 +86,15 @@ impl CaptureView<'_> {
 
     /// Finds a transfer that ended before its congestion window had grown, and whose program did
     /// not wait.
-    pub(crate) fn ended_early(&self) -> Option<LimitFinding> {
+    pub(crate) fn ended_early(&self) -> Option<Finding> {
         let found = ended_early(self.figures).filter(|_| !self.program_waits())?;
         Some(self.with_stall(found.share))
     }
 
     /// Returns the verdict on a transfer that ended while it sped up; as one of several where it may
     /// have lost all that its sender repeats, of which nothing comes here.
-    fn with_stall(&self, share: Ratio) -> LimitFinding {
-        let found = LimitFinding::new(CongestionWindowVerdict::RampUp, share);
+    fn with_stall(&self, share: Ratio) -> Finding {
+        let found = Finding::new(CongestionWindowVerdict::RampUp, share);
         if self.capture.closed || self.is_at_sender() {
             found
         } else {

@@ -3,26 +3,31 @@
 use fullpipe_record::{CongestionWindowVerdict, TcpInfo};
 use fullpipe_units::{Ratio, SegCount};
 
-use crate::finding::LimitFinding;
-use crate::signals::sender::SenderSampleFigures;
-use crate::thresholds::{
-    MANY_RETRANSMISSIONS, MIN_NEEDLESS_OF_REORDERED, MIN_NEEDLESS_SHARE, MIN_REORDERED,
-    MIN_REORDERED_SHARE,
-};
+use crate::finding::Finding;
+use crate::signals::sender::SenderView;
+use crate::thresholds::MIN_NEEDLESS_SHARE;
 
 /// Finds a congestion window that the sender holds down though little was lost.
-pub(crate) fn held_without_loss(
-    figures: &SenderSampleFigures,
-    held: Ratio,
-) -> Option<LimitFinding> {
-    is_reordered(figures).then(|| LimitFinding::new(CongestionWindowVerdict::Reordering, held))
+pub(crate) fn held_without_loss(figures: &SenderView, held: Ratio) -> Option<Finding> {
+    is_reordered(figures).then(|| Finding::new(CongestionWindowVerdict::Reordering, held))
 }
+
+/// Packets seen to overtake others from which reordering counts.
+const MIN_REORDERED: u64 = 3;
+/// Reordered packets ÷ retransmissions from which packets are late, and not lost (seen: 0.15 on a
+/// lossy path that also swapped a few packets).
+const MIN_REORDERED_SHARE: f64 = 0.3;
+/// Retransmissions of which some would have arrived already if packets were late, and not lost.
+const MANY_RETRANSMISSIONS: u64 = 20;
+/// Share of them that would (measured: 0.95 of a path that reorders; at most 0.003 of kernels that
+/// counted packets as overtaken while a policer or chance took others).
+const MIN_NEEDLESS_OF_REORDERED: f64 = 0.05;
 
 /// Returns true if packets are late and not lost: many of the retransmitted ones had arrived
 /// already (RFC 2883), or the kernel saw some overtake others. Where nothing was retransmitted,
 /// nothing late was taken for lost; and where hardly any of many had arrived already, those that
 /// were retransmitted had been lost.
-fn is_reordered(figures: &SenderSampleFigures) -> bool {
+fn is_reordered(figures: &SenderView) -> bool {
     let again = total_of_flows(figures, |tcp| tcp.total_retrans);
     let needless = total_of_flows(figures, |tcp| tcp.dsack_dups);
     let seen = total_of_flows(figures, |tcp| tcp.reorder_events);
@@ -38,13 +43,13 @@ fn is_reordered(figures: &SenderSampleFigures) -> bool {
 }
 
 /// Returns the last value of a counter, in the sum of all streams.
-fn total_of_flows(figures: &SenderSampleFigures, count: fn(&TcpInfo) -> Option<SegCount>) -> u64 {
+fn total_of_flows(figures: &SenderView, count: fn(&TcpInfo) -> Option<SegCount>) -> u64 {
     let counts = last_samples(figures).filter_map(count);
     counts.fold(0, |sum, more| sum.saturating_add(more.get()))
 }
 
 /// Returns the last figures of each stream.
-fn last_samples<'f>(figures: &'f SenderSampleFigures<'_>) -> impl Iterator<Item = &'f TcpInfo> {
+fn last_samples<'f>(figures: &'f SenderView<'_>) -> impl Iterator<Item = &'f TcpInfo> {
     let flows = figures.flows.iter();
     flows.filter_map(|flow| Some(&flow.whole.last()?.tcp))
 }

@@ -9,27 +9,29 @@ use fullpipe_model::window;
 use fullpipe_record::{At, Change, LossVerdict, Remedy, Scope};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::LimitFacts;
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
 use crate::remedies::outlook::ChangeOutlook;
 use crate::signals::machine::{self, HostDrops};
 use crate::signals::path::time_on_the_line;
-use crate::signals::sender::{RetransmittedSegments, SenderSampleFigures};
+use crate::signals::sender::{RetransmittedSegments, SenderView};
 use crate::signals::{losses, policer_rate};
 use crate::text::{self, BasicFacts, Row, time_text};
-use crate::thresholds::{
-    EXPLAINED_BY_LOSS_FACTOR, MAX_RTT_BEFORE_BURST, MIN_RECOVERIES, MIN_RECOVERIES_BEFORE,
-    PACE_SHARE,
-};
+use crate::thresholds::{EXPLAINED_BY_LOSS_FACTOR, MIN_RECOVERIES};
+
+/// Recoveries that are recurring loss where none is in the judged part.
+///
+/// Slow start that overshoots may need a second recovery, but not a third.
+const MIN_RECOVERIES_BEFORE: u64 = 3;
 
 /// Finds loss that comes again and again, where the rate is not far below what the congestion
 /// control makes of so much loss.
 ///
 /// The rate may be far above: slow start leaves a window that takes a dozen losses to come down,
 /// and each of them is the limit's doing. A single loss is none, as the window grows back from it.
-pub(crate) fn find_loss(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+pub(crate) fn find_loss(figures: &SenderView, held: Ratio) -> Option<Finding> {
     let lost = figures.lost_segments().filter(|lost| lost.again > 0)?;
     let (low, _) = rates_under_loss(figures, lost)?;
     let lately = figures
@@ -44,11 +46,11 @@ pub(crate) fn find_loss(figures: &SenderSampleFigures, held: Ratio) -> Option<Li
     let explained = figures.is_bbr()
         || (recurs && low.scale_by(1.0 / EXPLAINED_BY_LOSS_FACTOR) <= figures.rate);
     let cause = cause_of_loss(figures);
-    let found = LimitFinding::new(cause, held);
+    let found = Finding::new(cause, held);
     let is_seen = losses::follow_a_queue(&figures.flows) || policer::fills_link_before(figures);
     explained.then(|| match cause {
         LossVerdict::ShallowQueue if !is_seen && losses::were_faster_before(&figures.flows) => {
-            LimitFinding::new(LossVerdict::Policer, held).add_alternative(LossVerdict::ShallowQueue)
+            Finding::new(LossVerdict::Policer, held).add_alternative(LossVerdict::ShallowQueue)
         }
         // No queue is seen to fill before the losses.
         LossVerdict::ShallowQueue if !is_seen => found.add_alternative(LossVerdict::Policer),
@@ -59,7 +61,7 @@ pub(crate) fn find_loss(figures: &SenderSampleFigures, held: Ratio) -> Option<Li
 /// Returns the cause of loss: a policer takes many segments at once and lets no queue grow, a queue
 /// that is too short loses at one and the same window and delays what it holds, loss at random does
 /// neither.
-fn cause_of_loss(figures: &SenderSampleFigures) -> LossVerdict {
+fn cause_of_loss(figures: &SenderView) -> LossVerdict {
     let met_no_queue = matches!(figures.rtt, Some(rtt) if policer::is_without_queue(figures, rtt));
     if figures.is_bbr() {
         return if met_no_queue && policer::bbr_knows_the_rate(figures) {
@@ -92,10 +94,14 @@ fn cause_of_loss(figures: &SenderSampleFigures) -> LossVerdict {
     }
 }
 
+/// Multiple of the idle round-trip time up to which the burst that ends slow start met no queue
+/// (measured: 1.03 to 1.05; 1.3 and more at a full link).
+const MAX_RTT_BEFORE_BURST: f64 = 1.1;
+
 /// Returns true if slow start ended with a burst of losses in front of which no queue stood, and
 /// later losses came at windows that are much alike: a device lets no more than that pass. Chance
 /// takes no large part of a burst.
-pub(crate) fn began_with_a_burst(figures: &SenderSampleFigures) -> bool {
+pub(crate) fn began_with_a_burst(figures: &SenderView) -> bool {
     let longest = figures.idle_rtt.zip(time_on_the_line(figures));
     let longest =
         longest.map(|(idle, on_the_line)| idle.scale_by(MAX_RTT_BEFORE_BURST) + on_the_line);
@@ -105,14 +111,14 @@ pub(crate) fn began_with_a_burst(figures: &SenderSampleFigures) -> bool {
 
 /// Returns true if a queue delays the packets before losses, or the data is then as fast as the
 /// stated bandwidth: a policer delays nothing, and discards what is slower than the link.
-fn queue_before_losses(figures: &SenderSampleFigures) -> bool {
+fn queue_before_losses(figures: &SenderView) -> bool {
     policer::fills_link_before(figures) || policer::are_delayed(figures)
 }
 
 /// Returns the rates of all streams that the congestion control reaches if each lost packet counts,
 /// and if all that are lost in one recovery count once; `None` where loss does not bound it.
 pub(crate) fn rates_under_loss(
-    figures: &SenderSampleFigures,
+    figures: &SenderView,
     lost: RetransmittedSegments,
 ) -> Option<(BitRate, BitRate)> {
     let [by_packet, by_episode] = [lost.segment_share(), lost.episode_ratio()].map(|loss| {
@@ -124,7 +130,7 @@ pub(crate) fn rates_under_loss(
     Some((by_packet?, by_episode.max(by_packet)?))
 }
 
-pub(crate) fn loss_window(figures: &SenderSampleFigures, loss: Ratio) -> Option<ByteCount> {
+pub(crate) fn loss_window(figures: &SenderView, loss: Ratio) -> Option<ByteCount> {
     let unnamed = if figures.is_bbr() {
         CongestionControl::Bbr
     } else {
@@ -147,7 +153,7 @@ pub(crate) struct LossFacts {
 }
 
 impl LossFacts {
-    pub(crate) fn from_figures(verdict: LossVerdict, figures: &SenderSampleFigures) -> Self {
+    pub(crate) fn from_figures(verdict: LossVerdict, figures: &SenderView) -> Self {
         Self {
             verdict,
             basics: BasicFacts::from_figures(figures),
@@ -270,6 +276,10 @@ pub(crate) fn pace_below_the_bottleneck(advice: &RemedyAdvice) -> Option<Remedy>
     );
     pace_below(advice, known, "pace-below-the-bottleneck", why)
 }
+
+/// Share of the rate above which packets are dropped that a pace keeps to; the rest is room for
+/// uneven pacing (a choice, not measured).
+const PACE_SHARE: f64 = 0.95;
 
 /// `None` where the load is another program's.
 pub(crate) fn pace_below(

@@ -5,88 +5,112 @@ use fullpipe_model::window;
 use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, LossVerdict, Sample};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::capacity::allowance::FallenRate;
-use crate::signals::arrivals::{ReceiverSampleFigures, counter_growth, growth_in_flow};
+use crate::signals::arrivals::{ReceiverView, counter_growth, growth_in_flow};
 use crate::signals::loss_episodes::LossEpisodes;
 use crate::signals::path::queue_before_the_load;
 use crate::signals::sender::share_of_votes;
 use crate::thresholds::{
-    ALONE_ON_THE_LINE, DRIFT_OF_STEADY_DEVICE, EXPLAINED_BY_LOSS_FACTOR,
-    FASTER_FACTOR_AFTER_STARTUP, KEPT_BY_CUBIC, KEPT_BY_RENO, MAX_DRIFT_OF_DEVICE,
-    MIN_DRIFT_OF_CHANCE, MIN_EPISODES, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_NEEDLESS_SHARE,
-    MIN_RECOVERIES, MIN_RETRANSMISSION_TIMEOUT, MUCH_OUT_OF_ORDER, NO_BURST_BEFORE_QUEUE,
-    REGROWING_WINDOW_FACTOR, ROUNDS_OF_STARTUP, WHOLE_LINK_SHARE,
+    EXPLAINED_BY_LOSS_FACTOR, MIN_EPISODES, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
+    MIN_NEEDLESS_SHARE, MIN_RECOVERIES, MIN_RETRANSMISSION_TIMEOUT, NO_BURST_BEFORE_QUEUE,
+    REGROWING_WINDOW_FACTOR, ROUNDS_OF_STARTUP,
 };
 
 /// Finds a sender that waits for its retransmission timer most of the time: a load that always has
 /// data is silent for longer than such a timer takes.
-pub(crate) fn waits_for_timeouts(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn waits_for_timeouts(arrivals: &ReceiverView) -> Option<Finding> {
     let longest = MIN_RETRANSMISSION_TIMEOUT + arrivals.known_rtt().or(arrivals.rtt)? * 2;
     let samples = arrivals.whole.iter().flatten();
     let silences = samples.map(|sample| sample.tcp.since_data_received);
     let silent = share_of_votes(silences.map(|silence| Some(silence? > longest)))?;
     let found = arrivals.is_own_load() && silent.get() >= MIN_LIMIT_SHARE;
-    found.then(|| LimitFinding::new(LossVerdict::Random, silent))
+    found.then(|| Finding::new(LossVerdict::Random, silent))
 }
+
+/// Share of the segments out of order from which many are lost at once.
+const MUCH_OUT_OF_ORDER: f64 = 0.1;
 
 /// Finds data that arrives out of order again and again: packets before it were lost, or overtaken.
 ///
 /// BBR does not slow down for losses of a few percent: behind it only a policer keeps the rate
 /// down. Where a queue was there before the transfer, others fill it and it overflows.
-pub(crate) fn out_of_order(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn out_of_order(arrivals: &ReceiverView) -> Option<Finding> {
     if arrivals.loss_rounds() < MIN_RECOVERIES {
         return None;
     }
     let is_by_chance = arrivals.cause_of_losses() == Some(LossVerdict::Random);
     if let Some(fallen) = FallenRate::from_arrivals(arrivals).filter(|_| !is_by_chance) {
-        let found = LimitFinding::new(CapacityVerdict::Allowance, fallen.share);
+        let found = Finding::new(CapacityVerdict::Allowance, fallen.share);
         return Some(found.add_alternative(LossVerdict::Policer));
     }
     if arrivals.is_bbr() {
-        let discarded =
-            ReceiverSampleFigures::share_out_of_order(&arrivals.flows)? >= MIN_LOSS_OF_PROBES;
-        return discarded.then(|| LimitFinding::new(LossVerdict::Policer, Ratio::ONE));
+        let discarded = ReceiverView::share_out_of_order(&arrivals.flows)? >= MIN_LOSS_OF_PROBES;
+        return discarded.then(|| Finding::new(LossVerdict::Policer, Ratio::ONE));
     }
     if arrivals.recovered_long_ago() {
         return None;
     }
     if arrivals.shows_a_policer_in_a_long_repair() {
-        return Some(LimitFinding::new(LossVerdict::Policer, Ratio::ONE));
+        return Some(Finding::new(LossVerdict::Policer, Ratio::ONE));
     }
     if !arrivals.loss_explains_the_rate()? || arrivals.keeps_its_rate() {
         return None;
     }
     if queue_before_the_load(arrivals.evidence, arrivals.evidence.idle_rtt) {
-        return Some(LimitFinding::new(CapacityVerdict::Shared, Ratio::ONE));
+        return Some(Finding::new(CapacityVerdict::Shared, Ratio::ONE));
     }
     Some(match arrivals.cause_of_losses() {
         Some(LossVerdict::ShallowQueue) if arrivals.never_had_the_link() => {
             // Others who use the link too would leave a queue.
             if arrivals.waits_for_no_other() {
-                LimitFinding::new(LossVerdict::Policer, Ratio::ONE)
+                Finding::new(LossVerdict::Policer, Ratio::ONE)
             } else {
-                LimitFinding::new(CapacityVerdict::Shared, Ratio::ONE)
+                Finding::new(CapacityVerdict::Shared, Ratio::ONE)
             }
         }
         // A queue of a few packets of the sending host loses them as one of the path does.
         Some(LossVerdict::ShallowQueue) => {
-            LimitFinding::new(LossVerdict::ShallowQueue, Ratio::ONE).one_of_several()
+            Finding::new(LossVerdict::ShallowQueue, Ratio::ONE).one_of_several()
         }
         // As much is out of order where packets overtake each other and none is lost.
         Some(LossVerdict::Random)
             if arrivals.share_of_losses() >= Some(MUCH_OUT_OF_ORDER)
                 && arrivals.segments_came_twice() != Some(false) =>
         {
-            LimitFinding::new(LossVerdict::Random, Ratio::ONE)
+            Finding::new(LossVerdict::Random, Ratio::ONE)
                 .add_alternative(CongestionWindowVerdict::Reordering)
         }
-        Some(cause) => LimitFinding::new(cause, Ratio::ONE),
-        None => LimitFinding::new(LossVerdict::Random, Ratio::ONE).one_of_several(),
+        Some(cause) => Finding::new(cause, Ratio::ONE),
+        None => Finding::new(LossVerdict::Random, Ratio::ONE).one_of_several(),
     })
 }
 
-impl<'a> ReceiverSampleFigures<'a> {
+/// Share of its rate that Reno keeps after a loss, from which something else than its window holds
+/// it (measured: up to 0.76 where losses limit, 0.82 and more behind a full send buffer).
+const KEPT_BY_RENO: f64 = 0.8;
+/// Share of its rate that CUBIC keeps after a loss, from which something else than its window holds
+/// it (measured: up to 0.88 where losses limit, 0.91 and more elsewhere).
+const KEPT_BY_CUBIC: f64 = 0.9;
+/// Highest rate ÷ the usual one up to which BBR has all that the path carries (simulated: 1.00 to
+/// 1.06 at full links; most policers let a faster burst pass).
+const FASTER_FACTOR_AFTER_STARTUP: f64 = 1.07;
+/// Unevenness of a course × losses ÷ its time, up to which a device takes them that holds a rate
+/// (simulated, four losses and more: 0.05 to 0.16 of 32 of 38).
+const MAX_DRIFT_OF_DEVICE: f64 = 0.165;
+/// Such a figure of a device that holds a rate whatever the number of losses (simulated: 0.02 to
+/// 0.04 of 11 policers, 0.058 and more of chance).
+const DRIFT_OF_STEADY_DEVICE: f64 = 0.045;
+/// Such a figure from which chance takes them (0.24 and more of 39 of 40).
+const MIN_DRIFT_OF_CHANCE: f64 = 0.23;
+/// Share of the stated bandwidth that data reaches for a round trip where no others use the link
+/// (measured: 0.97 and more; 0.64 to 0.89 next to others).
+const WHOLE_LINK_SHARE: f64 = 0.92;
+/// Times for which a full segment is on the line, up to which it waits behind no other (simulated:
+/// 1.0 of policers).
+const ALONE_ON_THE_LINE: f64 = 1.25;
+
+impl<'a> ReceiverView<'a> {
     /// Round trips in which data arrived out of order, of the connection that had most of them.
     pub(crate) fn loss_rounds(&self) -> u64 {
         self.most_rounds(self.with_losses())
@@ -94,7 +118,7 @@ impl<'a> ReceiverSampleFigures<'a> {
 
     /// The judged part of each connection, or the whole of it where too few losses are in the
     /// judged part: what they did to the sender's window lasts.
-    pub(crate) fn with_losses(&self) -> &[Vec<&'a Sample>] {
+    fn with_losses(&self) -> &[Vec<&'a Sample>] {
         if self.most_rounds(&self.flows) >= MIN_RECOVERIES {
             &self.flows
         } else {
@@ -135,7 +159,7 @@ impl<'a> ReceiverSampleFigures<'a> {
     }
 
     /// Returns true if the sender goes on at about its rate after the few losses that there are.
-    pub(crate) fn keeps_its_rate(&self) -> bool {
+    fn keeps_its_rate(&self) -> bool {
         let Some(ramp) = self.evidence.steady.map(|steady| steady.ramp) else {
             return false;
         };
@@ -148,7 +172,7 @@ impl<'a> ReceiverSampleFigures<'a> {
 
     /// Returns true if nothing was lost in the judged part, and no more arrives at its end than at
     /// its begin: a congestion window that losses have lowered grows again.
-    pub(crate) fn recovered_long_ago(&self) -> bool {
+    fn recovered_long_ago(&self) -> bool {
         self.evidence.steady.is_some()
             && self.most_rounds(&self.flows) == 0
             && !self.grows_by(REGROWING_WINDOW_FACTOR)
@@ -156,7 +180,7 @@ impl<'a> ReceiverSampleFigures<'a> {
 
     /// Returns true if the path carried clearly faster data, until a repair that only a policer
     /// makes so long.
-    pub(crate) fn shows_a_policer_in_a_long_repair(&self) -> bool {
+    fn shows_a_policer_in_a_long_repair(&self) -> bool {
         self.most_lost()
             .is_some_and(|lost| lost.has_a_long_repair())
             && self.was_faster(NO_BURST_BEFORE_QUEUE)
@@ -183,7 +207,7 @@ impl<'a> ReceiverSampleFigures<'a> {
 
     /// Returns true if the data never arrived as fast as a path of the stated bandwidth carries it.
     /// A queue that is short, but serves no other flow, passes it so before each loss.
-    pub(crate) fn never_had_the_link(&self) -> bool {
+    fn never_had_the_link(&self) -> bool {
         let stated = self.stated_capacity().filter(|_| self.whole.len() == 1);
         stated
             .zip(self.highest_rate())
@@ -192,7 +216,7 @@ impl<'a> ReceiverSampleFigures<'a> {
 
     /// Returns true if segments wait on the path for no longer than a full one is on the line, which
     /// the small ones that took the round trip of the idle path were not.
-    pub(crate) fn waits_for_no_other(&self) -> bool {
+    fn waits_for_no_other(&self) -> bool {
         let on_the_line = self
             .mss()
             .zip(self.highest_rate())
@@ -206,11 +230,11 @@ impl<'a> ReceiverSampleFigures<'a> {
     }
 
     /// Returns the share of the segments that came out of order, where losses are judged.
-    pub(crate) fn share_of_losses(&self) -> Option<f64> {
+    fn share_of_losses(&self) -> Option<f64> {
         Self::share_out_of_order(self.with_losses())
     }
 
-    pub(crate) fn share_out_of_order(flows: &[Vec<&Sample>]) -> Option<f64> {
+    fn share_out_of_order(flows: &[Vec<&Sample>]) -> Option<f64> {
         let (late, all) = (
             counter_growth(flows, |tcp| tcp.out_of_order_in)?,
             counter_growth(flows, |tcp| tcp.data_segs_in)?,
@@ -221,7 +245,7 @@ impl<'a> ReceiverSampleFigures<'a> {
     /// Returns true if a loss-based congestion control makes about this rate of so many losses, or
     /// if much arrives out of order, as many segments are then lost at once. `None` if the samples
     /// do not show it.
-    pub(crate) fn loss_explains_the_rate(&self) -> Option<bool> {
+    fn loss_explains_the_rate(&self) -> Option<bool> {
         let (rtt, mss) = (self.rtt?, self.mss()?);
         let episodes: u64 = self.loss_rounds() * self.flows.len() as u64;
         let segments = counter_growth(self.with_losses(), |tcp| tcp.data_segs_in)?;
@@ -245,7 +269,7 @@ impl<'a> ReceiverSampleFigures<'a> {
 
     /// Returns true if segments came again that had come already, as from a sender that takes late
     /// ones for lost; `None` where the counters do not show it.
-    pub(crate) fn segments_came_twice(&self) -> Option<bool> {
+    fn segments_came_twice(&self) -> Option<bool> {
         let segments = counter_growth(&self.whole, |tcp| tcp.data_segs_in)?;
         let bytes = self
             .whole
@@ -257,7 +281,7 @@ impl<'a> ReceiverSampleFigures<'a> {
     }
 
     /// Cause of the losses, where they show it, from the connection that had most of them.
-    pub(crate) fn cause_of_losses(&self) -> Option<LossVerdict> {
+    fn cause_of_losses(&self) -> Option<LossVerdict> {
         let steady = self.evidence.steady?;
         let lost = self.most_lost()?;
         let cause = lost

@@ -3,20 +3,17 @@
 use fullpipe_record::{Limit, LossVerdict, Machine, Scope};
 use fullpipe_units::BitRate;
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::machine::{self, DropCounter, HostDrops};
 use crate::signals::path;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::thresholds::MIN_OWN_DROPS;
 
 /// Finds losses that the receiving host made: it dropped a real share of what the sender sent again.
 /// A queue that stands on the path loses packets itself.
-pub(crate) fn find_cause(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
     let dropped = HostDrops::of_receiver(&figures.evidence.receiver_machine)?;
     // One of a pair of virtual devices counts what the other's host drops: then the sender has a
     // queue of its own, which stands and loses none of it.
@@ -32,10 +29,7 @@ pub(crate) fn find_cause(
 
 /// Finds losses that this host made, from the receiving end alone, which knows how often data was
 /// out of order.
-pub(crate) fn behind_arrivals(
-    arrivals: &ReceiverSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn behind_arrivals(arrivals: &ReceiverView, found: &Finding) -> Option<Finding> {
     let dropped = HostDrops::of_receiver(&arrivals.evidence.receiver_machine)?;
     let times = arrivals.loss_rounds() * arrivals.flows.len() as u64;
     let may_be = may_be_behind(found, || arrivals.is_inflated());
@@ -43,7 +37,7 @@ pub(crate) fn behind_arrivals(
         .then(|| found.as_verdict(LossVerdict::ReceiverHost))
 }
 
-fn may_be_behind(found: &LimitFinding, queue_stands: impl FnOnce() -> bool) -> bool {
+fn may_be_behind(found: &Finding, queue_stands: impl FnOnce() -> bool) -> bool {
     match found.limit_kind() {
         Limit::Capacity => !queue_stands(),
         Limit::Loss | Limit::CongestionWindow | Limit::Unknown => true,
@@ -74,25 +68,21 @@ const LARGER_RING: ManualRemedy = of_host(
     "The device has no room for a burst: a larger ring (ethtool -G DEVICE rx NUMBER; ethtool -g shows the most), and \
      net.core.netdev_budget for more packets at a time.",
 );
-
 const SPREAD_WORK: ManualRemedy = of_host(
     "spread-receive-work",
     "One processor takes all packets in: interrupts on others (/proc/irq/*/smp_affinity), RPS \
      (/sys/class/net/DEVICE/queues/rx-*/rps_cpus) and RFS (net.core.rps_sock_flow_entries) spread that.",
 );
-
 const LONGER_BACKLOG: ManualRemedy = of_host(
     "longer-backlog",
     "The queue of a processor is full: net.core.netdev_max_backlog for longer bursts, net.core.netdev_budget for more \
      packets at a time.",
 );
-
 const LIFT_FILTER: ManualRemedy = of_host(
     "lift-ingress-filter",
     "A filter or policer of the receiving host drops what comes in (tc filter show dev DEVICE ingress): a higher rate, or \
      none.",
 );
-
 const ROOM_IN_SOCKETS: ManualRemedy = of_host(
     "room-in-sockets",
     "Sockets have no room for what they allowed: a program that reads sooner, a buffer that no program makes smaller \

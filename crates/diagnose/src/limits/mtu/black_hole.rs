@@ -3,30 +3,33 @@
 use fullpipe_record::{At, Change, MtuVerdict, Remedy, Sample, Scope, SenderApplicationVerdict};
 use fullpipe_units::{ByteCount, Ratio, SegCount};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::remedies::advice::RemedyAdvice;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::signals::stream::SenderStream;
-use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS, MIN_TIMEOUTS};
+use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
 
 /// Finds full segments that vanish: the connection is open and the far end always has data, but no
 /// segment of it ever arrives.
-pub(crate) fn nothing_arrives(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn nothing_arrives(arrivals: &ReceiverView) -> Option<Finding> {
     let never = arrivals.whole.iter().all(|flow| {
         flow.last().is_some_and(|last| {
             last.at >= MIN_TIME_WITHOUT_PROGRESS && last.tcp.data_segs_in == Some(SegCount::ZERO)
         })
     });
     let found = arrivals.is_own_load() && !arrivals.whole.is_empty() && never;
-    found.then(|| LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE))
+    found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
 }
+
+/// Timeouts in a row that a black hole causes.
+const MIN_TIMEOUTS: u64 = 2;
 
 /// Finds full segments that vanish: small packets come and go, but none of a full size ever
 /// arrived, and the sender times out again and again. A path that has let full ones pass loses
 /// packets of any size.
-pub(crate) fn without_progress(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn without_progress(figures: &SenderView) -> Option<Finding> {
     let last: Vec<&Sample> = figures
         .flows
         .iter()
@@ -42,12 +45,12 @@ pub(crate) fn without_progress(figures: &SenderSampleFigures) -> Option<LimitFin
         sample.outstanding_bytes() != Some(ByteCount::ZERO) && timeout_count(sample) >= MIN_TIMEOUTS
     });
     (no_full_segment_passed(figures, &last) && all_silent && all_time_out)
-        .then(|| LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE))
+        .then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
 }
 
 /// Returns true if none of a full size ever arrived, as the `last` sample of each stream and those
 /// of the receiver show it, and small packets do.
-fn no_full_segment_passed(figures: &SenderSampleFigures, last: &[&Sample]) -> bool {
+fn no_full_segment_passed(figures: &SenderView, last: &[&Sample]) -> bool {
     // Its acknowledgement may have been lost.
     let mut received = figures.evidence.receiver_samples.iter();
     let has_arrived =
@@ -65,7 +68,7 @@ fn no_full_segment_passed(figures: &SenderSampleFigures, last: &[&Sample]) -> bo
 
 /// Returns true if a sender of which no answer was captured sends the same again when its timer
 /// expires, and nothing else any more.
-pub(crate) fn repeats_without_more(flow: &SenderStream) -> bool {
+fn repeats_without_more(flow: &SenderStream) -> bool {
     let is_silent = flow.silent_for(|sample| sample.bytes) >= MIN_TIME_WITHOUT_PROGRESS;
     is_silent
         && flow
@@ -107,10 +110,10 @@ pub(crate) fn probe_the_mtu(advice: &RemedyAdvice) -> Remedy {
 impl CaptureView<'_> {
     /// Finds a connection over which hardly any data comes: it is open, or its sender sent much
     /// more.
-    pub(crate) fn hardly_anything(&self) -> Option<LimitFinding> {
+    pub(crate) fn hardly_anything(&self) -> Option<Finding> {
         let few = self.has_few();
         if few == Some(true) && self.has_vanished(FEW_SEGMENTS) {
-            return Some(LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE));
+            return Some(Finding::new(MtuVerdict::BlackHole, Ratio::ONE));
         }
         let found = few != Some(false) && self.is_open() && !self.is_at_sender();
         found.then(|| self.cause_of_silence())
@@ -119,16 +122,16 @@ impl CaptureView<'_> {
     /// Finds a sender that sends no more than its first window, and that again and again when its
     /// timer expires: no answer comes, whether one would pass here or not. A transfer of which the
     /// answers pass elsewhere goes on.
-    pub(crate) fn repeats_in_vain(&self) -> Option<LimitFinding> {
+    pub(crate) fn repeats_in_vain(&self) -> Option<Finding> {
         let is_first_window =
             self.passed_bytes() <= MAX_FIRST_WINDOW && self.passed_bytes() > ByteCount::ZERO;
         let found = is_first_window && self.figures.flows.iter().all(repeats_without_more);
-        found.then(|| LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE))
+        found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
     }
 
     /// Finds an open connection over which its larger sender sent hardly anything: all of the other
     /// one's data may have vanished on its way here.
-    pub(crate) fn little_and_no_answer(&self) -> Option<LimitFinding> {
+    pub(crate) fn little_and_no_answer(&self) -> Option<Finding> {
         let found = self.has_few()? && self.is_open() && !self.figures.ever_lost();
         found.then(|| self.cause_of_silence())
     }
@@ -140,11 +143,11 @@ impl CaptureView<'_> {
 
     /// Returns the cause of a silence. Only data that is missing shows a black hole: a program that
     /// has nothing to send is as silent as one whose segments all vanish.
-    fn cause_of_silence(&self) -> LimitFinding {
+    fn cause_of_silence(&self) -> Finding {
         if self.has_vanished(1) || self.waits_unanswered() {
-            return LimitFinding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several();
+            return Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several();
         }
-        LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE)
+        Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE)
             .add_alternative(MtuVerdict::BlackHole)
     }
 

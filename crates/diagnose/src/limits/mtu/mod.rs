@@ -9,7 +9,7 @@ use fullpipe_units::{BitRate, ByteCount};
 use crate::limits::LimitFacts;
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::signals::syn_quotes;
 use crate::text::{self, Row, size_text};
 
@@ -26,7 +26,7 @@ pub(crate) struct PacketSize {
 }
 
 impl PacketSize {
-    pub(crate) fn from_figures(verdict: MtuVerdict, figures: &SenderSampleFigures) -> Self {
+    pub(crate) fn from_figures(verdict: MtuVerdict, figures: &SenderView) -> Self {
         Self {
             verdict,
             rate: figures.rate,

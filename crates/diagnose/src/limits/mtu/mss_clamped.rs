@@ -4,18 +4,14 @@ use fullpipe_model::framing;
 use fullpipe_record::{At, Buffer, CaptureEvidence, Evidence, IpVersion, Limit, MtuVerdict};
 use fullpipe_units::ByteCount;
 
-use crate::finding::LimitFinding;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::finding::Finding;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::path;
-use crate::signals::sender::SenderSampleFigures;
-use crate::thresholds::MSS_EFFICIENCY_SHARE;
+use crate::signals::sender::SenderView;
 
 /// Finds segments so small that their headers take the difference to what the path could carry,
 /// though both devices would let larger ones pass and the program did not ask for it.
-pub(crate) fn find_cause(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
     let request = &figures.evidence.request;
     // A receiver that tunes its window by what packets cost it makes a small one of many small
     // packets.
@@ -28,6 +24,9 @@ pub(crate) fn find_cause(
     are_needlessly_small([got, possible], figures.evidence, figures.has_timestamps())
         .then(|| found.as_verdict(MtuVerdict::MssClamped))
 }
+
+/// Share of the efficiency of full segments below which small segments are the limit.
+const MSS_EFFICIENCY_SHARE: f64 = 0.9;
 
 /// Returns true if segments carry clearly less of a full path as data than the largest possible
 /// ones would.
@@ -42,10 +41,7 @@ fn are_needlessly_small(
 }
 
 /// Finds the same from the receiving end, whose device is known.
-pub(crate) fn behind_arrivals(
-    arrivals: &ReceiverSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn behind_arrivals(arrivals: &ReceiverView, found: &Finding) -> Option<Finding> {
     let evidence = arrivals.evidence;
     let device = evidence
         .receiver_machine
@@ -72,7 +68,7 @@ pub(crate) fn behind_arrivals(
 
 /// Returns the payload of the largest segment that both devices, as far as they are known, would
 /// let pass.
-pub(crate) fn possible_mss(figures: &SenderSampleFigures) -> Option<ByteCount> {
+pub(crate) fn possible_mss(figures: &SenderView) -> Option<ByteCount> {
     let evidence = figures.evidence;
     let headers = framing::tcp_headers(IpVersion::V4, figures.has_timestamps());
     if let Some(capture) = &evidence.capture {

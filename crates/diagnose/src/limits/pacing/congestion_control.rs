@@ -4,18 +4,16 @@ use fullpipe_model::window;
 use fullpipe_record::{At, Change, PacingVerdict, Remedy, Scope, TcpInfo};
 use fullpipe_units::{BitRate, Ratio, median};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::remedies::advice::RemedyAdvice;
-use crate::signals::sender::{SenderSampleFigures, share_of_votes};
-use crate::thresholds::{
-    CLEARLY_LOWER_SHARE, MIN_LIMIT_SHARE, PACE_PERCENT, REACHED_RATE_SHARE, SLOW_START_PACE_PERCENT,
-};
+use crate::signals::sender::{SenderView, share_of_votes};
+use crate::thresholds::{CLEARLY_LOWER_SHARE, MIN_LIMIT_SHARE, REACHED_RATE_SHARE};
 
 /// Returns the pace of the congestion control as the limit, if it left the congestion window
 /// clearly unused while data waited.
 ///
 /// Not BBR's: it paces at the rate that it measured, so that its pace is the path's.
-pub(crate) fn below_window(figures: &SenderSampleFigures, held: Ratio) -> Option<LimitFinding> {
+pub(crate) fn below_window(figures: &SenderView, held: Ratio) -> Option<Finding> {
     let unused = figures.snapshots().map(|snapshot| {
         Some(snapshot.sample.pipe_bytes()? < snapshot.cwnd?.scale_by(CLEARLY_LOWER_SHARE))
     });
@@ -23,14 +21,14 @@ pub(crate) fn below_window(figures: &SenderSampleFigures, held: Ratio) -> Option
     let pace = mean_pace(figures)?;
     (!figures.is_bbr() && figures.rate >= pace.scale_by(REACHED_RATE_SHARE)).then(|| {
         let share = if unused < held { unused } else { held };
-        LimitFinding::new(PacingVerdict::CongestionControl, share)
+        Finding::new(PacingVerdict::CongestionControl, share)
     })
 }
 
 /// Returns the percent of window ÷ round trip at which the kernel paced, in slow start and after
 /// it, as its median; `None` of a part that no sample shows. A pace that was cut to the program's
 /// maximum says nothing.
-fn pacing_percents(figures: &SenderSampleFigures) -> [Option<u32>; 2] {
+fn pacing_percents(figures: &SenderView) -> [Option<u32>; 2] {
     [true, false].map(|part| {
         let flows = figures.flows.iter();
         median(
@@ -60,7 +58,7 @@ fn pacing_percent(tcp: &TcpInfo) -> Option<u32> {
 }
 
 /// Returns the mean pace of all streams together, as the kernel last computed it.
-pub(crate) fn mean_pace(figures: &SenderSampleFigures) -> Option<BitRate> {
+pub(crate) fn mean_pace(figures: &SenderView) -> Option<BitRate> {
     figures
         .flows
         .iter()
@@ -76,6 +74,12 @@ pub(crate) fn mean_pace(figures: &SenderSampleFigures) -> Option<BitRate> {
         .sum()
 }
 
+/// Percent of window ÷ round trip at which the kernel paces in slow start by default
+/// (`tcp_pacing_ss_ratio`).
+const SLOW_START_PACE_PERCENT: u32 = 200;
+/// Percent of window ÷ round trip at which the kernel paces after slow start by default
+/// (`tcp_pacing_ca_ratio`).
+const PACE_PERCENT: u32 = 120;
 /// The settings of the pace in slow start and after it, each with its default.
 const PACING_RATIOS: [(&str, u32); 2] = [
     ("net.ipv4.tcp_pacing_ss_ratio", SLOW_START_PACE_PERCENT),

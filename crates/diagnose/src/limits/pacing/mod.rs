@@ -10,7 +10,7 @@ use fullpipe_units::{BitRate, ByteCount};
 use crate::limits::LimitFacts;
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::text::{self, BasicFacts, Row, rate_text, size_text};
 
 /// The figures of a pace.
@@ -26,7 +26,7 @@ pub(crate) struct PacingFacts {
 }
 
 impl PacingFacts {
-    pub(crate) fn from_figures(verdict: PacingVerdict, figures: &SenderSampleFigures) -> Self {
+    pub(crate) fn from_figures(verdict: PacingVerdict, figures: &SenderView) -> Self {
         Self {
             verdict,
             basics: BasicFacts::from_figures(figures),

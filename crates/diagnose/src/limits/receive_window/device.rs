@@ -3,24 +3,18 @@
 use fullpipe_record::{At, Buffer, Handshake, Limit, ReceiveWindowVerdict, Sample, WindowEdit};
 use fullpipe_units::{ByteCount, Ratio};
 
-use crate::finding::LimitFinding;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::finding::Finding;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::signals::snapshot::own_window;
 use crate::signals::syn_quotes;
-use crate::thresholds::{
-    CLAMPED_WINDOW_SHARE, CLOCKED_BY_WINDOW, CLOCKED_SHARE, FEW_SEGMENTS, FULL_PACKETS_SHARE,
-    MAX_FIRST_WINDOW, MAX_NEVER_SCALED_WINDOW, MAX_SHRUNK_SHARE, MIN_CUT_PACKETS, MIN_PROBES,
-    MIN_TIME_WITHOUT_PROGRESS, STOPPED_SHARE,
-};
+use crate::thresholds::{CLOCKED_SHARE, FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
 
 /// Finds a sender that takes this end's window for less than a segment, as where a device removes
 /// or changes its scale: it sends what the handshake allows, whose window has none, and then next
 /// to nothing, though it always has data.
-pub(crate) fn too_small_a_window_for_the_sender(
-    arrivals: &ReceiverSampleFigures,
-) -> Option<LimitFinding> {
+pub(crate) fn too_small_a_window_for_the_sender(arrivals: &ReceiverView) -> Option<Finding> {
     let is_open = arrivals.usual_window()? >= arrivals.mss()? * FEW_SEGMENTS;
     let found = is_open
         && arrivals.is_own_load()
@@ -29,9 +23,13 @@ pub(crate) fn too_small_a_window_for_the_sender(
             .iter()
             .all(|flow| stops_early(flow) == Some(true));
     found.then(|| {
-        LimitFinding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE).one_of_several()
+        Finding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE).one_of_several()
     })
 }
+
+/// Share of all data from which what came later is next to nothing: probes, and segments of a few
+/// bytes.
+const STOPPED_SHARE: f64 = 0.9;
 
 /// Returns true if a connection brought no more than a first window, and then about nothing for
 /// long.
@@ -54,10 +52,7 @@ fn stops_early(flow: &[&Sample]) -> Option<bool> {
 /// other's part of the handshake was received: an option that a device overwrites leaves padding,
 /// and a window that it lowers is as low there; and where a router quotes a SYN of this end that
 /// has lost its option.
-pub(crate) fn find_cause(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
     if found.limit_kind() != Limit::ReceiveWindow {
         return None;
     }
@@ -74,7 +69,7 @@ pub(crate) fn find_cause(
     })
 }
 
-fn scale_stripped(figures: &SenderSampleFigures) -> Option<ReceiveWindowVerdict> {
+fn scale_stripped(figures: &SenderView) -> Option<ReceiveWindowVerdict> {
     let evidence = figures.evidence;
     let here = figures
         .snapshots()
@@ -103,9 +98,13 @@ fn scale_stripped(figures: &SenderSampleFigures) -> Option<ReceiveWindowVerdict>
         .then_some(ReceiveWindowVerdict::WindowScaleStripped)
 }
 
+/// Share of the handshake's window below which all later ones are scaled, as the sender does not
+/// know: Linux shifts by 3 or more from a `tcp_rmem` of 512 KiB on.
+const MAX_SHRUNK_SHARE: f64 = 1.0 / 8.0;
+
 /// Returns true if all windows are a small part of that of the handshake, which has no scale (RFC
 /// 7323, section 2.2), and one ends before that did: the receiver scales them.
-fn shrank_by_a_scale(figures: &SenderSampleFigures) -> bool {
+fn shrank_by_a_scale(figures: &SenderView) -> bool {
     let most = later_samples(figures)
         .filter_map(|sample| sample.tcp.snd_wnd)
         .max();
@@ -117,7 +116,7 @@ fn shrank_by_a_scale(figures: &SenderSampleFigures) -> bool {
 }
 
 /// Returns the receiver's part of the handshake, where the sender has it.
-fn receiver_handshake(figures: &SenderSampleFigures) -> Option<Handshake> {
+fn receiver_handshake(figures: &SenderView) -> Option<Handshake> {
     figures
         .evidence
         .sender_sockets
@@ -125,7 +124,7 @@ fn receiver_handshake(figures: &SenderSampleFigures) -> Option<Handshake> {
         .find_map(|socket| socket.handshake)
 }
 
-fn scale_rewritten(figures: &SenderSampleFigures) -> Option<ReceiveWindowVerdict> {
+fn scale_rewritten(figures: &SenderView) -> Option<ReceiveWindowVerdict> {
     let read_here = shift_read(figures)?;
     let differs = match shift_sent(figures) {
         Some(sent_there) => read_here != sent_there,
@@ -136,19 +135,19 @@ fn scale_rewritten(figures: &SenderSampleFigures) -> Option<ReceiveWindowVerdict
 
 /// Returns true if a small buffer may be why windows are small under a scale that they do not need:
 /// its program may have fixed it after the handshake, where the receiver is not seen.
-fn buffer_may_be_fixed_late(figures: &SenderSampleFigures) -> bool {
+fn buffer_may_be_fixed_late(figures: &SenderView) -> bool {
     shift_sent(figures).is_none() && !is_taken_back(figures)
 }
 
 /// Returns true if the load was asked for a buffer, and no window contradicts it.
-fn is_small_by_request(figures: &SenderSampleFigures) -> bool {
+fn is_small_by_request(figures: &SenderView) -> bool {
     figures.evidence.request.receive_buffer() != Buffer::Automatic && !is_taken_back(figures)
 }
 
 /// Returns true if a window ends before that of the handshake did. A receiver does not take back
 /// what it has allowed (RFC 9293, 3.8.6), even where its program makes the buffer smaller: a device
 /// makes the window seem smaller.
-fn is_taken_back(figures: &SenderSampleFigures) -> bool {
+fn is_taken_back(figures: &SenderView) -> bool {
     let first = receiver_handshake(figures).and_then(|answer| answer.window);
     let ends = later_samples(figures)
         .filter_map(|sample| Some(sample.tcp.bytes_acked? + sample.tcp.snd_wnd?));
@@ -159,7 +158,7 @@ fn is_taken_back(figures: &SenderSampleFigures) -> bool {
 
 /// Returns the samples whose windows are scaled ones: until data is acknowledged, the window is
 /// that of the handshake.
-fn later_samples<'a>(figures: &'a SenderSampleFigures) -> impl Iterator<Item = &'a Sample> {
+fn later_samples<'a>(figures: &'a SenderView) -> impl Iterator<Item = &'a Sample> {
     let samples = figures.flows.iter().flat_map(|flow| &flow.whole).copied();
     samples.filter(|sample| {
         let acked = sample.tcp.bytes_acked;
@@ -169,7 +168,7 @@ fn later_samples<'a>(figures: &'a SenderSampleFigures) -> impl Iterator<Item = &
 
 /// Returns the factor by which the sender takes the receiver's windows for too small; `None` where
 /// both shift alike, or one of them is not seen.
-pub(crate) fn misread_factor(figures: &SenderSampleFigures) -> Option<u64> {
+pub(crate) fn misread_factor(figures: &SenderView) -> Option<u64> {
     let scales_here = figures
         .snapshots()
         .find_map(|snapshot| snapshot.sample.tcp.window_scaling)?;
@@ -180,7 +179,7 @@ pub(crate) fn misread_factor(figures: &SenderSampleFigures) -> Option<u64> {
 }
 
 /// Returns the shift that the sender applies to the windows that arrive, where it agreed to one.
-pub(crate) fn shift_read(figures: &SenderSampleFigures) -> Option<u8> {
+pub(crate) fn shift_read(figures: &SenderView) -> Option<u8> {
     let mut agreed = figures
         .snapshots()
         .map(|snapshot| &snapshot.sample.tcp)
@@ -190,7 +189,7 @@ pub(crate) fn shift_read(figures: &SenderSampleFigures) -> Option<u8> {
 
 /// Returns the shift that the receiver applies to the windows that it sends, where it agreed to
 /// one.
-fn shift_sent(figures: &SenderSampleFigures) -> Option<u8> {
+fn shift_sent(figures: &SenderView) -> Option<u8> {
     let samples = figures
         .evidence
         .receiver_samples
@@ -201,10 +200,13 @@ fn shift_sent(figures: &SenderSampleFigures) -> Option<u8> {
         .find_map(|tcp| tcp.rcv_wscale)
 }
 
+/// Largest window that never needed a scale; 65 535 bytes are the most without one.
+const MAX_NEVER_SCALED_WINDOW: ByteCount = ByteCount::from_kib(32);
+
 /// Returns true if every window was far below the largest one without a scale: a receiver that
 /// asked for a scale meant more, unless the window of the handshake, which has no scale, was as
 /// small.
-fn never_needed_a_scale(figures: &SenderSampleFigures) -> bool {
+fn never_needed_a_scale(figures: &SenderView) -> bool {
     let windows = later_samples(figures).filter_map(|sample| sample.tcp.snd_wnd);
     let first = receiver_handshake(figures).and_then(|answer| answer.window);
     windows.max().is_some_and(|most| {
@@ -212,10 +214,13 @@ fn never_needed_a_scale(figures: &SenderSampleFigures) -> bool {
     })
 }
 
+/// Share of the advertised window below which the window that arrives was lowered between the ends.
+const CLAMPED_WINDOW_SHARE: f64 = 0.75;
+
 /// Compares the window that arrives with the one that the receiver says it sends, each at its
 /// largest: they are not sampled in the same moment. The last one sent has not arrived yet, and the
 /// first may be of a buffer that the program had not fixed yet.
-fn find_clamped_window(figures: &SenderSampleFigures) -> Option<ReceiveWindowVerdict> {
+fn find_clamped_window(figures: &SenderView) -> Option<ReceiveWindowVerdict> {
     let arrives = figures
         .snapshots()
         .filter_map(|snapshot| snapshot.sample.tcp.snd_wnd)
@@ -240,7 +245,7 @@ fn find_clamped_window(figures: &SenderSampleFigures) -> Option<ReceiveWindowVer
 /// Returns true if the field of the window holds the same number in the handshake, where it counts
 /// bytes, and at its largest, `arrives`, where it counts scaled ones: that is the work of a device
 /// which knows no scale.
-fn is_clamped_from_the_first(figures: &SenderSampleFigures, arrives: ByteCount) -> bool {
+fn is_clamped_from_the_first(figures: &SenderView, arrives: ByteCount) -> bool {
     let scale = figures
         .snapshots()
         .find_map(|snapshot| snapshot.sample.tcp.snd_wscale)
@@ -250,11 +255,22 @@ fn is_clamped_from_the_first(figures: &SenderSampleFigures, arrives: ByteCount) 
     both.is_some_and(|(first, scale)| Some(arrives.get()) == first.get().checked_shl(scale.into()))
 }
 
+/// Mean data of a packet ÷ a window, from which each packet fills it.
+const FULL_PACKETS_SHARE: f64 = 0.95;
+/// Packets in a round trip that are cut short, from which they may end a window: one does
+/// (measured: 0.9 to 1.3 of most windows, at most 0.6 of buffers).
+const MIN_CUT_PACKETS: f64 = 0.8;
+/// Share of the data that follows acknowledgements at once where a window sends, behind a
+/// bottleneck or BBR's pace (measured: 0.49 and more; 0.18 of a pace).
+const CLOCKED_BY_WINDOW: f64 = 0.3;
+/// Packets of a sender that asks for a window again and again.
+const MIN_PROBES: u64 = 2;
+
 impl CaptureView<'_> {
     /// Finds a sender to which the receiver's offer to scale windows did not come: each of its
     /// packets holds as much as the field of the window in the header, which both SYNs scale here.
     /// The first may hold less, as what a program writes before the rest.
-    pub(crate) fn unscaled_at_sender(&self) -> Option<LimitFinding> {
+    pub(crate) fn unscaled_at_sender(&self) -> Option<Finding> {
         let whole = &self.figures.flows.first()?.whole;
         let (first, tcp) = (&whole.first()?.tcp, &whole.last()?.tcp);
         let shift = tcp
@@ -274,13 +290,13 @@ impl CaptureView<'_> {
             && field < self.figures.mss?
             && packet > ByteCount::ZERO
             && is_full;
-        found.then(|| LimitFinding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE))
+        found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE))
     }
 
     /// Finds a sender that asks for the window again and again, and sends nothing, though the
     /// receiver allows several segments: it takes the window for less than one, by another scale. A
     /// program that pauses asks as well, whether the other end is there.
-    pub(crate) fn closed_on_the_way(&self) -> Option<LimitFinding> {
+    pub(crate) fn closed_on_the_way(&self) -> Option<Finding> {
         let flow = self.figures.flows.first()?;
         let (first, last) = (flow.whole.first()?, flow.whole.last()?);
         let is_silent =
@@ -293,8 +309,8 @@ impl CaptureView<'_> {
             && self.capture.probes >= MIN_PROBES
             && is_silent
             && !self.exceeds_unscaled_window();
-        let found = found
-            .then(|| LimitFinding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE))?;
+        let found =
+            found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE))?;
         let stripped = ReceiveWindowVerdict::WindowScaleStripped;
         Some(if self.lacks_handshake() {
             found.add_alternative(stripped)
@@ -335,7 +351,7 @@ impl CaptureView<'_> {
 
     /// Returns the cause of windows that are not scaled, where the SYN of `end` lacks the offer:
     /// that host, if it was captured there, or if no device may have taken it away.
-    pub(crate) fn without_scale(&self, end: At, found: &LimitFinding) -> LimitFinding {
+    pub(crate) fn without_scale(&self, end: At, found: &Finding) -> Finding {
         let evidence = self.figures.evidence;
         let settings = if end == At::Sender {
             &evidence.sender
@@ -373,7 +389,7 @@ impl CaptureView<'_> {
     /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in
     /// each round trip a packet is cut short where the window ends (`tcp_mss_split_point`). A
     /// buffer holds whole segments; a program that waits after each write looks alike.
-    pub(crate) fn lowered_window(&self) -> Option<LimitFinding> {
+    pub(crate) fn lowered_window(&self) -> Option<Finding> {
         let may_be = !self.is_at_sender()
             && !self.trains_are_of_a_pace()
             && self
@@ -395,7 +411,7 @@ impl CaptureView<'_> {
         } else {
             return None;
         };
-        may_be.then(|| LimitFinding::new(cause, Ratio::ONE).one_of_several())
+        may_be.then(|| Finding::new(cause, Ratio::ONE).one_of_several())
     }
 
     /// Returns true if a packet in each round trip is cut short; `None` if the samples do not show

@@ -4,24 +4,24 @@ use fullpipe_model::kernel::{self, ReceiveBuffer};
 use fullpipe_record::{Buffer, Evidence, ReceiveWindowVerdict};
 use fullpipe_units::{ByteCount, Ratio};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::receive_window::{device, memory_pressure};
-use crate::signals::arrivals::ReceiverSampleFigures;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::arrivals::ReceiverView;
+use crate::signals::sender::SenderView;
 use crate::signals::stream::SenderStream;
 use crate::signals::syn_quotes;
 use crate::thresholds::{FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR};
 
-pub(crate) fn at_receiver(figures: &SenderSampleFigures, held: Ratio) -> LimitFinding {
+pub(crate) fn at_receiver(figures: &SenderView, held: Ratio) -> Finding {
     let cause = cause_at_receiver(figures);
     match cause {
         ReceiveWindowVerdict::TcpRmemMax if buffer_may_be_fixed(figures) => {
-            LimitFinding::new(ReceiveWindowVerdict::SoRcvbuf, held).one_of_several()
+            Finding::new(ReceiveWindowVerdict::SoRcvbuf, held).one_of_several()
         }
         ReceiveWindowVerdict::NoWindowScaling if scale_may_be_stripped(figures) => {
-            LimitFinding::new(cause, held).one_of_several()
+            Finding::new(cause, held).one_of_several()
         }
-        _ => LimitFinding::new(cause, held),
+        _ => Finding::new(cause, held),
     }
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn grew_by(flow: &SenderStream) -> Option<f64> {
 /// Returns true if the window of a receiver that is not seen, and that a program of others has, was
 /// the same from the first: one that the kernel tunes grows from the default of `tcp_rmem` on,
 /// unless that is its largest too.
-fn buffer_may_be_fixed(figures: &SenderSampleFigures) -> bool {
+fn buffer_may_be_fixed(figures: &SenderView) -> bool {
     let evidence = figures.evidence;
     let never_grew = figures
         .flows
@@ -51,7 +51,7 @@ fn buffer_may_be_fixed(figures: &SenderSampleFigures) -> bool {
 /// Returns true if a device may have taken the offer to scale windows away from a SYN of this end,
 /// which offers it: the other host is not seen, and no router says what happens to the SYN behind
 /// it.
-fn scale_may_be_stripped(figures: &SenderSampleFigures) -> bool {
+fn scale_may_be_stripped(figures: &SenderView) -> bool {
     let offers = figures
         .evidence
         .sender
@@ -60,7 +60,7 @@ fn scale_may_be_stripped(figures: &SenderSampleFigures) -> bool {
     offers && figures.evidence.receiver.is_none()
 }
 
-fn cause_at_receiver(figures: &SenderSampleFigures) -> ReceiveWindowVerdict {
+fn cause_at_receiver(figures: &SenderView) -> ReceiveWindowVerdict {
     if scaling_is_off(figures) {
         ReceiveWindowVerdict::NoWindowScaling
     } else if figures.evidence.request.receive_buffer() != Buffer::Automatic
@@ -74,7 +74,7 @@ fn cause_at_receiver(figures: &SenderSampleFigures) -> ReceiveWindowVerdict {
     }
 }
 
-fn scaling_is_off(figures: &SenderSampleFigures) -> bool {
+fn scaling_is_off(figures: &SenderView) -> bool {
     let evidence = figures.evidence;
     let ends = [&evidence.sender, &evidence.receiver];
     let refused = ends
@@ -93,7 +93,7 @@ fn scaling_is_off(figures: &SenderSampleFigures) -> bool {
 
 /// Returns the reason why a buffer, for which nothing was asked, is smaller than the kernel may make
 /// it: our own programs do not set it, so that the kernel left it so.
-pub(crate) fn cause_of_small_buffer(evidence: &Evidence) -> ReceiveWindowVerdict {
+fn cause_of_small_buffer(evidence: &Evidence) -> ReceiveWindowVerdict {
     if evidence.is_of_another_program() || evidence.capture.is_some() {
         ReceiveWindowVerdict::SoRcvbuf
     } else {
@@ -104,7 +104,7 @@ pub(crate) fn cause_of_small_buffer(evidence: &Evidence) -> ReceiveWindowVerdict
 /// Returns true if the buffer stands well below the size to which the kernel would tune it. Where
 /// the buffer itself is not seen, the window shows it: how much of a buffer is window depends on the
 /// memory that its driver takes for a packet.
-fn receive_buffer_is_small(figures: &SenderSampleFigures) -> bool {
+fn receive_buffer_is_small(figures: &SenderView) -> bool {
     let evidence = figures.evidence;
     let Some(settings) = &evidence.receiver else {
         return false;
@@ -126,7 +126,7 @@ fn receive_buffer_is_small(figures: &SenderSampleFigures) -> bool {
 /// takes up the 16 bits of its field, or needs no scale. One that the kernel may tune has a scale
 /// for the larger of `tcp_rmem[2]` and `rmem_max`, of which it is at most 3 ÷ 4
 /// (`tcp_select_initial_window`).
-fn scale_is_of_a_fixed_buffer(figures: &SenderSampleFigures) -> bool {
+fn scale_is_of_a_fixed_buffer(figures: &SenderView) -> bool {
     /// 3 ÷ 4 of what 16 bits say.
     const LARGEST_TUNED_FIELD: u64 = 49_152;
     let windows = figures.snapshots().filter_map(|one| one.window);
@@ -140,7 +140,7 @@ fn scale_is_of_a_fixed_buffer(figures: &SenderSampleFigures) -> bool {
 }
 
 /// Returns the largest buffer that the receiver had until the end of the judged part.
-fn largest_buffer(figures: &SenderSampleFigures) -> Option<ByteCount> {
+fn largest_buffer(figures: &SenderView) -> Option<ByteCount> {
     let (_, end) = figures.judged_period();
     let samples = figures
         .evidence
@@ -153,7 +153,7 @@ fn largest_buffer(figures: &SenderSampleFigures) -> Option<ByteCount> {
         .max()
 }
 
-impl ReceiverSampleFigures<'_> {
+impl ReceiverView<'_> {
     pub(crate) fn cause_of_window(&self, window: ByteCount) -> ReceiveWindowVerdict {
         if memory_pressure::holds_this_end(self) {
             return ReceiveWindowVerdict::MemoryPressure;

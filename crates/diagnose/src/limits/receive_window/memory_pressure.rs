@@ -3,22 +3,19 @@
 use fullpipe_record::{Limit, Machine, ReceiveWindowVerdict, Sample};
 use fullpipe_units::{ByteCount, Ratio};
 
-use crate::finding::LimitFinding;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::finding::Finding;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::machine;
-use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::signals::sender::{SenderView, share_of_votes};
 use crate::signals::snapshot::own_window;
 use crate::signals::stream::SenderStream;
-use crate::thresholds::{FAR_BELOW_BUFFER, MIN_LIMIT_SHARE, SEGMENTS_UNDER_PRESSURE};
+use crate::thresholds::MIN_LIMIT_SHARE;
 
 /// Returns the receiving host's lack of TCP memory, if it made the window of `found` small.
 ///
 /// From the sending end alone it is one of several: a device may lower windows to a few segments
 /// too.
-pub(crate) fn find_cause(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
     if !matches!(
         found.limit_kind(),
         Limit::ReceiveWindow | Limit::ReceiverApplication
@@ -47,7 +44,7 @@ pub(crate) fn find_cause(
 }
 
 /// Returns true if this end's host lacks TCP memory, and that makes its window small.
-pub(crate) fn holds_this_end(arrivals: &ReceiverSampleFigures) -> bool {
+pub(crate) fn holds_this_end(arrivals: &ReceiverView) -> bool {
     makes_windows_small(&arrivals.evidence.receiver_machine, arrivals.snapshots())
 }
 
@@ -66,6 +63,12 @@ fn makes_windows_small<'s>(machine: &Machine, judged: impl Iterator<Item = &'s S
     let votes = judged.map(|sample| Some(has_small_window(sample, is_known) == Some(true)));
     share_of_votes(votes).is_some_and(|share| share.get() >= MIN_LIMIT_SHARE)
 }
+
+/// Segments that a host allows while it saves TCP memory (`tcp_adjust_rcv_ssthresh`).
+const SEGMENTS_UNDER_PRESSURE: u64 = 4;
+/// Multiple of a window below which no buffer is that is far above it: a buffer of small packets
+/// gives an eighth and more of it to the window (our choice).
+const FAR_BELOW_BUFFER: u64 = 8;
 
 /// Returns true if the window is far below a buffer that has room; where it is not known that the
 /// host lacks memory, if its limit is that of a host that does.

@@ -12,28 +12,32 @@ use fullpipe_record::{
 };
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::LimitFacts;
 use crate::limits::capacity::link;
 use crate::limits::receiver_application::slow_reader::{self, usual_and_most};
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::capture::CaptureView;
 use crate::signals::path::exceeds_the_pipe;
-use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::signals::sender::{SenderView, share_of_votes};
 use crate::signals::stream::SenderStream;
 use crate::signals::{machine, syn_quotes};
 use crate::text::{self, BasicFacts, Row, rate_clause, size_text};
-use crate::thresholds::{
-    FALLEN_WINDOW_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_CLOCK_SHARE, MIN_WINDOW_CLOCK_SHARE_UNDER_BBR,
-    MIN_WINDOW_FILL, MIN_WINDOW_USE,
-};
+use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_FILL, MIN_WINDOW_USE};
+
+/// Share of the busy time in which the kernel must count the advertised window as the limit
+/// (`rwnd_limited`).
+const MIN_WINDOW_CLOCK_SHARE: f64 = 0.5;
+/// Share of the busy time in which the kernel must count the advertised window as the limit under
+/// BBR (measured: 54 % where it was the only limit).
+const MIN_WINDOW_CLOCK_SHARE_UNDER_BBR: f64 = 0.25;
 
 /// Returns true if the kernel counted the advertised window as the limit for most of the busy time.
 /// Under BBR that clock stands still whenever the pace holds a segment back first, and shows about
 /// half of a limit that is always there.
-pub(crate) fn clocks_say_window(figures: &SenderSampleFigures) -> bool {
+pub(crate) fn clocks_say_window(figures: &SenderView) -> bool {
     let needed = if figures.is_bbr() {
         MIN_WINDOW_CLOCK_SHARE_UNDER_BBR
     } else {
@@ -45,7 +49,7 @@ pub(crate) fn clocks_say_window(figures: &SenderSampleFigures) -> bool {
 }
 
 /// Returns the receiver's window or program, if one of them was the limit for most of the time.
-pub(crate) fn find_receive_window(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn find_receive_window(figures: &SenderView) -> Option<Finding> {
     let clocks = clocks_say_window(figures);
     let busy_votes = figures
         .snapshots()
@@ -72,7 +76,7 @@ pub(crate) fn find_receive_window(figures: &SenderSampleFigures) -> Option<Limit
 
 /// Returns true if samples support the clock: data must have waited, and much of a known window
 /// must have been in use, unless it is below a segment.
-fn clock_is_borne_out(figures: &SenderSampleFigures) -> bool {
+fn clock_is_borne_out(figures: &SenderView) -> bool {
     let waited = figures
         .mean_size(|snapshot| snapshot.not_sent)
         .is_some_and(|not_sent| not_sent > ByteCount::ZERO);
@@ -90,16 +94,16 @@ fn clock_is_borne_out(figures: &SenderSampleFigures) -> bool {
 
 /// Returns true if the advertised window is less than a segment: nothing is sent into it until a
 /// timer fires (RFC 1122, 4.2.3.4), so that the rate is far below a window in each round trip.
-pub(crate) fn is_below_a_segment(figures: &SenderSampleFigures) -> bool {
+fn is_below_a_segment(figures: &SenderView) -> bool {
     figures
         .mean_size(|snapshot| snapshot.window)
         .zip(figures.mss)
         .is_some_and(|(window, mss)| window < mss)
 }
 
-fn name_receiver(figures: &SenderSampleFigures, held: Ratio) -> LimitFinding {
+fn name_receiver(figures: &SenderView, held: Ratio) -> Finding {
     if figures.part.is_none() && figures.flows.iter().all(window_still_grows) {
-        return LimitFinding::new(CongestionWindowVerdict::RampUp, held);
+        return Finding::new(CongestionWindowVerdict::RampUp, held);
     }
     slow_reader::behind_window(figures, held).unwrap_or_else(|| host::at_receiver(figures, held))
 }
@@ -130,10 +134,7 @@ pub(crate) struct ReceiveWindowFacts {
 }
 
 impl ReceiveWindowFacts {
-    pub(crate) fn from_figures(
-        verdict: ReceiveWindowVerdict,
-        figures: &SenderSampleFigures,
-    ) -> Self {
+    pub(crate) fn from_figures(verdict: ReceiveWindowVerdict, figures: &SenderView) -> Self {
         Self {
             verdict,
             basics: BasicFacts::from_figures(figures),
@@ -145,7 +146,7 @@ impl ReceiveWindowFacts {
 }
 
 /// Returns the figures that show what a receiver allowed, and how much of it was used.
-pub(crate) fn window_rows(figures: &SenderSampleFigures) -> Vec<Row> {
+pub(crate) fn window_rows(figures: &SenderView) -> Vec<Row> {
     vec![
         text::in_flight(figures),
         text::unsent_row(figures),
@@ -160,7 +161,7 @@ pub(crate) fn window_rows(figures: &SenderSampleFigures) -> Vec<Row> {
     ]
 }
 
-fn reason_at_sender(verdict: ReceiveWindowVerdict, figures: &SenderSampleFigures) -> String {
+fn reason_at_sender(verdict: ReceiveWindowVerdict, figures: &SenderView) -> String {
     let is_clamped = verdict == ReceiveWindowVerdict::WindowClamped;
     let misread = device::misread_factor(figures).filter(|_| !is_clamped);
     let misread = misread.map_or_else(String::new, |factor| {
@@ -297,7 +298,7 @@ impl LimitFacts for ReceiveWindowFacts {
 /// Finds this end's window as the limit, where each round trip brings as much as it allows. A
 /// window that is larger than the pipe fills a queue with the rest. Senders do not fill windows
 /// below one MSS (silly-window avoidance).
-pub(crate) fn own_window_in_use(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn own_window_in_use(arrivals: &ReceiverView) -> Option<Finding> {
     let (window, rtt) = (arrivals.usual_window()?, arrivals.rtt?);
     if !arrivals.fills_window(window, rtt) {
         return None;
@@ -314,7 +315,7 @@ pub(crate) fn own_window_in_use(arrivals: &ReceiverSampleFigures) -> Option<Limi
             .min(1.0),
     );
     let cause = arrivals.cause_of_window(window);
-    let found = LimitFinding::new(cause, held);
+    let found = Finding::new(cause, held);
     let is_of_a_size = matches!(
         cause,
         ReceiveWindowVerdict::SoRcvbuf
@@ -341,7 +342,7 @@ pub(crate) fn own_window_in_use(arrivals: &ReceiverSampleFigures) -> Option<Limi
 impl CaptureView<'_> {
     /// Finds the receiver's window or program; or the full pipe, where the window holds more than
     /// fits it.
-    pub(crate) fn find_receive_window(&self) -> Option<LimitFinding> {
+    pub(crate) fn find_receive_window(&self) -> Option<Finding> {
         let found = find_receive_window(self.figures)?;
         if found.limit_kind() != Limit::ReceiveWindow {
             return Some(found.as_verdict(found.verdict));
@@ -350,7 +351,7 @@ impl CaptureView<'_> {
     }
 
     /// Returns the cause of the window of `found`.
-    fn cause_of_window(&self, found: LimitFinding) -> LimitFinding {
+    fn cause_of_window(&self, found: Finding) -> Finding {
         if let Some(cause) = self.edited_window() {
             return found.as_verdict(cause);
         }
@@ -382,17 +383,17 @@ impl CaptureView<'_> {
 
     /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires
     /// (RFC 9293, 3.8.6.2.1), and has nothing in flight meanwhile.
-    pub(crate) fn below_a_segment(&self) -> Option<LimitFinding> {
+    pub(crate) fn below_a_segment(&self) -> Option<Finding> {
         let mss = self.figures.mss?;
         let windows = self.figures.snapshots().map(|snapshot| snapshot.window);
         let held =
             share_of_votes(windows.map(|window| Some(window? > ByteCount::ZERO && window? < mss)))?;
-        let found = LimitFinding::new(ReceiveWindowVerdict::TcpRmemMax, held);
+        let found = Finding::new(ReceiveWindowVerdict::TcpRmemMax, held);
         (held.get() >= MIN_LIMIT_SHARE).then(|| self.cause_of_window(found))
     }
 }
 
-impl ReceiverSampleFigures<'_> {
+impl ReceiverView<'_> {
     /// Returns true if round trips of `rtt` bring as much as `window` allows, but for what is less
     /// than a segment, or than half of a window that has room for none.
     pub(crate) fn fills_window(&self, window: ByteCount, rtt: Span) -> bool {

@@ -5,19 +5,16 @@ pub(crate) mod slow_reader;
 use fullpipe_record::{At, Limit, ReceiverApplicationVerdict, Scope};
 use fullpipe_units::{ByteCount, Ratio};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::{LimitFacts, receive_window, sender_application};
 use crate::remedies::manual_remedy::ManualRemedy;
 use crate::signals::machine;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::text::{Row, size_text};
 
 /// Returns the file that the receiving program writes for most of the time, if `found` is that
 /// program or its window.
-pub(crate) fn find_cause(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
     if !matches!(
         found.limit_kind(),
         Limit::ReceiverApplication | Limit::ReceiveWindow
@@ -25,7 +22,7 @@ pub(crate) fn find_cause(
         return None;
     }
     let busy = machine::busy_with_file(figures, &figures.evidence.receiver_machine)?;
-    Some(LimitFinding::new(ReceiverApplicationVerdict::Storage, busy))
+    Some(Finding::new(ReceiverApplicationVerdict::Storage, busy))
 }
 
 /// The figures of a slow receiving program.
@@ -43,7 +40,7 @@ impl ReceiverProgramFacts {
     pub(crate) fn from_figures(
         verdict: ReceiverApplicationVerdict,
         share: Ratio,
-        figures: &SenderSampleFigures,
+        figures: &SenderView,
     ) -> Self {
         Self {
             verdict,

@@ -3,32 +3,34 @@
 use fullpipe_record::{CapacityVerdict, CpuVerdict, SenderApplicationVerdict, Steady};
 use fullpipe_units::{Ratio, Span};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::send_buffer::buffer_is_full;
 use crate::limits::sender_application::rate_limited;
 use crate::signals::arrival_course::ArrivalCourse;
-use crate::signals::arrivals::ReceiverSampleFigures;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::capture::CaptureView;
-use crate::signals::sender::{SenderSampleFigures, share_of_votes};
+use crate::signals::sender::{SenderView, share_of_votes};
 use crate::thresholds::{
-    CLOCK_TICK, IDLE_CAPTURE_SHARE, IDLE_OF_WAITING_PROGRAM, IDLE_SHARE_OF_PATH, LONG_SILENCE,
-    MIN_IDLE_SHARE, MIN_IDLE_SHARE_OF_QUARTER, MIN_LIMIT_SHARE, MIN_LONG_SILENCES,
+    CLOCK_TICK, IDLE_CAPTURE_SHARE, IDLE_SHARE_OF_PATH, MIN_IDLE_SHARE, MIN_LIMIT_SHARE,
     MIN_RETRANSMISSION_TIMEOUT, MIN_SHARE_OF_BURSTS, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
 };
 
+/// Share of the snapshots in such silences that shows them.
+const MIN_LONG_SILENCES: f64 = 0.05;
+
 /// Finds a sender that is often silent for longer than a round trip, though not for as long as a
 /// retransmission timer takes: no window makes it so.
-pub(crate) fn silent_beyond_windows(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn silent_beyond_windows(arrivals: &ReceiverView) -> Option<Finding> {
     let rtt = arrivals.estimate?;
     let away = arrivals.share_of_silences(rtt, &arrivals.busiest_course()?)?;
     (away.get() >= MIN_LONG_SILENCES)
-        .then(|| LimitFinding::new(SenderApplicationVerdict::Idle, Ratio::ONE))
+        .then(|| Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE))
 }
 
 /// Finds a sender that is silent for longer than any window would explain. Where only a round trip
 /// that is longer than that of the idle path would explain it, a path that others fill, or this
 /// end's window over it, may be the reason.
-pub(crate) fn silent_sender(arrivals: &ReceiverSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn silent_sender(arrivals: &ReceiverView) -> Option<Finding> {
     let longest = arrivals
         .evidence
         .loaded_rtt
@@ -38,7 +40,7 @@ pub(crate) fn silent_sender(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
     if silent.get() > MIN_IDLE_SHARE {
         // A program that gets no time sends nothing either.
         return Some(
-            LimitFinding::new(SenderApplicationVerdict::Idle, silent)
+            Finding::new(SenderApplicationVerdict::Idle, silent)
                 .add_alternative(CpuVerdict::StolenOfSender),
         );
     }
@@ -47,7 +49,7 @@ pub(crate) fn silent_sender(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
     if arrivals.is_own_load() && arrivals.silent_for(arrivals.rtt?)?.get() <= MIN_IDLE_SHARE {
         return None;
     }
-    let idle = LimitFinding::new(SenderApplicationVerdict::Idle, paused);
+    let idle = Finding::new(SenderApplicationVerdict::Idle, paused);
     Some(match arrivals.window_over_a_longer_round_trip() {
         Some(window) => idle.add_alternative(window),
         None => idle.add_alternative(CapacityVerdict::Shared),
@@ -55,7 +57,7 @@ pub(crate) fn silent_sender(arrivals: &ReceiverSampleFigures) -> Option<LimitFin
 }
 
 /// Returns the sending program, if it left its socket largely empty for most of the time.
-pub(crate) fn find_program(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn find_program(figures: &SenderView) -> Option<Finding> {
     let votes = figures.flows.iter().flat_map(|flow| {
         let full = buffer_is_full(figures, flow).unwrap_or(false);
         flow.snapshots
@@ -66,10 +68,13 @@ pub(crate) fn find_program(figures: &SenderSampleFigures) -> Option<LimitFinding
     Some(idle_program(figures, held))
 }
 
+/// The same of each quarter of the judged part, where it is the verdict whatever else held.
+const MIN_IDLE_SHARE_OF_QUARTER: f64 = 0.05;
+
 /// Returns true if nothing is left to send or on the way again and again, in each quarter of the
 /// judged part: all that the program wrote had arrived then, so that its writing sets the mean rate,
 /// whatever slows or loses the data in between.
-pub(crate) fn runs_dry_throughout(figures: &SenderSampleFigures) -> bool {
+pub(crate) fn runs_dry_throughout(figures: &SenderView) -> bool {
     let Some(part) = figures.part else {
         return false;
     };
@@ -81,7 +86,7 @@ pub(crate) fn runs_dry_throughout(figures: &SenderSampleFigures) -> bool {
             duration,
             ..part
         };
-        SenderSampleFigures::from_part(figures.evidence, Some(quarter))
+        SenderView::from_part(figures.evidence, Some(quarter))
             .idle_share()
             .is_some_and(|idle| idle.get() >= MIN_IDLE_SHARE_OF_QUARTER)
     })
@@ -89,9 +94,9 @@ pub(crate) fn runs_dry_throughout(figures: &SenderSampleFigures) -> bool {
 
 /// Returns the sending program as the limit: it had nothing to send, or was asked for a rate and
 /// keeps to it.
-pub(crate) fn idle_program(figures: &SenderSampleFigures, share: Ratio) -> LimitFinding {
+pub(crate) fn idle_program(figures: &SenderView, share: Ratio) -> Finding {
     let limited = rate_limited::keeps_to_a_rate(figures);
-    LimitFinding::new(
+    Finding::new(
         if limited {
             SenderApplicationVerdict::RateLimited
         } else {
@@ -101,6 +106,11 @@ pub(crate) fn idle_program(figures: &SenderSampleFigures, share: Ratio) -> Limit
     )
 }
 
+/// Share of the time with little in flight, though nothing held it back, from which a program waits
+/// nearly all the time, and what it sends meanwhile cannot show how it would grow (measured: 0.93
+/// of one short of processor time; up to 0.5 of short transfers).
+const IDLE_OF_WAITING_PROGRAM: f64 = 0.75;
+
 impl CaptureView<'_> {
     /// Returns true if hardly anything was in flight at nearly any time.
     pub(crate) fn program_waits(&self) -> bool {
@@ -108,14 +118,14 @@ impl CaptureView<'_> {
     }
 
     /// Finds a sender that had nothing to send though nothing held it back.
-    pub(crate) fn find_idle_sender(&self) -> Option<LimitFinding> {
+    pub(crate) fn find_idle_sender(&self) -> Option<Finding> {
         self.idle_from(IDLE_CAPTURE_SHARE)
             .filter(|_| !self.is_buffer())
     }
 
-    fn idle_from(&self, share: f64) -> Option<LimitFinding> {
+    fn idle_from(&self, share: f64) -> Option<Finding> {
         let idle = self.capture.idle;
-        let found = LimitFinding::new(SenderApplicationVerdict::Idle, idle);
+        let found = Finding::new(SenderApplicationVerdict::Idle, idle);
         (idle.get() >= share).then(|| {
             if self.program_waits() {
                 // A processor that is hardly ever free makes it wait as long.
@@ -127,19 +137,22 @@ impl CaptureView<'_> {
     }
 
     /// Finds a sender that leaves its path idle at times, and sends at times of its own at others.
-    pub(crate) fn leaves_path_idle(&self) -> Option<LimitFinding> {
+    pub(crate) fn leaves_path_idle(&self) -> Option<Finding> {
         self.idle_from(IDLE_SHARE_OF_PATH)
             .filter(|_| !self.follows_acknowledgements())
     }
 
     /// Finds one that sends faster than its rate at others.
-    pub(crate) fn idle_at_times(&self) -> Option<LimitFinding> {
+    pub(crate) fn idle_at_times(&self) -> Option<Finding> {
         self.leaves_path_idle()
             .filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
     }
 }
 
-impl ReceiverSampleFigures<'_> {
+/// Round trips without data that no window explains, beside the clock's tick.
+const LONG_SILENCE: f64 = 1.2;
+
+impl ReceiverView<'_> {
     /// Returns the share of the snapshots in which nothing has come for longer than a round trip of
     /// `rtt` explains.
     pub(crate) fn silent_for(&self, rtt: Span) -> Option<Ratio> {

@@ -6,25 +6,22 @@ pub(crate) mod rate_limited;
 use fullpipe_record::{Limit, Remedy, Scope, SenderApplicationVerdict};
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::finding::LimitFinding;
+use crate::finding::Finding;
 use crate::limits::LimitFacts;
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
 use crate::signals::machine;
-use crate::signals::sender::SenderSampleFigures;
+use crate::signals::sender::SenderView;
 use crate::text::{self, Row, rate_text};
 
 /// Returns the file that the sending program reads for most of the time, if `found` is that
 /// program.
-pub(crate) fn find_cause(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
     if found.limit_kind() != Limit::SenderApplication {
         return None;
     }
     let busy = machine::busy_with_file(figures, &figures.evidence.sender_machine)?;
-    Some(LimitFinding::new(SenderApplicationVerdict::Storage, busy))
+    Some(Finding::new(SenderApplicationVerdict::Storage, busy))
 }
 
 /// The figures of a slow sending program.
@@ -40,7 +37,7 @@ impl SenderProgramFacts {
     pub(crate) fn from_figures(
         verdict: SenderApplicationVerdict,
         share: Ratio,
-        figures: &SenderSampleFigures,
+        figures: &SenderView,
     ) -> Self {
         let shown = vec![
             text::queued_row(figures),
