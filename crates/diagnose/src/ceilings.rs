@@ -5,7 +5,8 @@ use fullpipe_record::{Buffer, Limit, Segmentation};
 use fullpipe_units::{BitRate, ByteCount};
 
 use crate::finding::Finding;
-use crate::limits::{loss, send_buffer};
+use crate::limits::{application_window, loss, send_buffer};
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::path;
 use crate::signals::sender::SenderView;
 use crate::thresholds::INITIAL_WINDOW;
@@ -77,4 +78,24 @@ fn loss_ceiling(figures: &SenderView) -> Option<BitRate> {
         .retransmitted_segments()
         .filter(|lost| lost.again > 0)?;
     loss::rates_under_loss(figures, lost).map(|(low, _)| low)
+}
+
+impl ReceiverView<'_> {
+    pub(crate) fn find_ceilings(&self) -> BTreeMap<Limit, BitRate> {
+        let of_window = self
+            .usual_window()
+            .zip(self.rtt)
+            .map(|(size, rtt)| window::rate_of_window(size, rtt));
+        let all = [
+            (Limit::ReceiveWindow, of_window),
+            (
+                Limit::ApplicationWindow,
+                application_window::window_ceiling(self.evidence, self.rtt),
+            ),
+            (Limit::Capacity, self.stated_capacity()),
+        ];
+        all.into_iter()
+            .filter_map(|(kind, rate)| Some((kind, rate?)))
+            .collect()
+    }
 }

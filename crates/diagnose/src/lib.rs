@@ -5,13 +5,11 @@
 //! pure functions of records, so that a verdict can be recomputed from an archived one.
 
 mod candidates;
-mod captured_sentence;
 mod ceilings;
 mod confidence;
 mod finding;
 mod host_counters;
 mod limits;
-mod receiving_sentence;
 mod remedies;
 mod rules;
 mod runner_up;

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use fullpipe_record::{Basis, Evidence, Limit, OtherLimit, Verdict};
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_units::{BitRate, Ratio, Span, median};
 
 use crate::candidates::find_candidates;
 use crate::ceilings::find_ceilings;
@@ -10,17 +10,18 @@ use crate::finding::Finding;
 use crate::host_counters::with_host_counters;
 use crate::limits::application_window::credit::ProgramCredit;
 use crate::limits::receiver_application::slow_reader;
-use crate::limits::{self, LimitFacts, application_window};
+use crate::limits::{self, LimitText, application_window};
 use crate::rules::{
     OTHER_END, find_limit_of_capture, find_limit_of_receiver, find_limit_of_sender,
 };
 use crate::runner_up::{once_lifted, runner_up};
-use crate::signals::arrivals::ReceiverView;
+use crate::seconds;
+use crate::signals::arrivals::{ReceiverView, counter_growth};
+use crate::signals::capture::CaptureView;
 use crate::signals::sender::SenderView;
 use crate::signals::transfer_time::TransferTime;
 use crate::signals::{Signals, machine, syn_quotes};
-use crate::text::{self, Row};
-use crate::{captured_sentence, seconds};
+use crate::text::{self, Row, time_text};
 
 /// Returns the limit of a transfer.
 ///
@@ -118,7 +119,7 @@ fn of_receiver(evidence: &Evidence) -> Judgement {
         ceilings: arrivals.find_ceilings(),
         others: Vec::new(),
         of_the_time: Ratio::ZERO,
-        sentence: arrivals.explain_finding(&finding),
+        sentence: limits::limit_text(finding.verdict).received_sentence(&arrivals, &finding),
         shown: arrivals.shown_figures(),
         other_end_would_show: Some(OTHER_END.to_owned()),
         finding,
@@ -139,7 +140,7 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
     let found = time.decide(found);
     let credit = ProgramCredit::from_sender(&figures);
     let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found, credit);
-    let facts = limits::limit_facts(&finding, &figures);
+    let text = limits::limit_text(finding.verdict);
     let mut ceilings = find_ceilings(&figures, &finding);
     ceilings.extend(
         application_window::ceiling_of(&finding, evidence, figures.rtt, credit)
@@ -157,9 +158,9 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
         ceilings,
         others,
         of_the_time,
-        sentence: verdict_sentence(&figures, &finding, facts.as_ref()),
-        shown: shown_figures(&figures, facts.as_ref()),
-        other_end_would_show: facts
+        sentence: verdict_sentence(&figures, &finding, text.as_ref()),
+        shown: shown_figures(&figures, text.as_ref()),
+        other_end_would_show: text
             .other_end_would_show()
             .filter(|_| is_alone)
             .map(str::to_owned),
@@ -169,11 +170,11 @@ fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
     }
 }
 
-fn verdict_sentence(figures: &SenderView, finding: &Finding, facts: &dyn LimitFacts) -> String {
+fn verdict_sentence(figures: &SenderView, finding: &Finding, text: &dyn LimitText) -> String {
     let capture = figures.evidence.capture.as_ref();
     capture
-        .and_then(|capture| captured_sentence::captured_sentence(figures, capture, finding))
-        .unwrap_or_else(|| facts.sentence())
+        .and_then(|capture| text.captured_sentence(&CaptureView { figures, capture }, finding))
+        .unwrap_or_else(|| text.sentence(figures, finding))
 }
 
 fn evidence_basis(evidence: &Evidence) -> Basis {
@@ -189,9 +190,9 @@ fn evidence_basis(evidence: &Evidence) -> Basis {
 }
 
 /// Returns the figures that decided, by the names that they have on the screen.
-pub(crate) fn shown_figures(
+fn shown_figures(
     figures: &SenderView,
-    facts: &dyn LimitFacts,
+    text: &dyn LimitText,
 ) -> BTreeMap<String, String> {
     let lost = figures.retransmitted_segments();
     let always: [Row; 5] = [
@@ -200,7 +201,7 @@ pub(crate) fn shown_figures(
             "round trip",
             figures
                 .rtt
-                .map(|rtt| format!("{rtt}, idle {}", text::time_text(figures.idle_rtt))),
+                .map(|rtt| format!("{rtt}, idle {}", time_text(figures.idle_rtt))),
         ),
         (
             "congestion control",
@@ -218,15 +219,67 @@ pub(crate) fn shown_figures(
             lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent)),
         ),
     ];
-    let of_capture = figures
-        .evidence
-        .capture
-        .iter()
-        .flat_map(captured_sentence::capture_rows);
+    let of_capture = figures.evidence.capture.iter().flat_map(text::capture_rows);
     always
         .into_iter()
-        .chain(facts.shown_rows())
+        .chain(text.shown_rows(figures))
         .chain(of_capture)
         .filter_map(|(name, text)| Some((name.to_owned(), text?)))
         .collect()
+}
+
+impl ReceiverView<'_> {
+    /// Returns the figures that decided.
+    fn shown_figures(&self) -> BTreeMap<String, String> {
+        let out_of_order = counter_growth(&self.flows, |tcp| tcp.out_of_order_in)
+            .zip(counter_growth(&self.flows, |tcp| tcp.data_segs_in));
+        let unread = self
+            .snapshots()
+            .filter_map(|snapshot| Some(snapshot.memory?.rmem_alloc));
+        let unread = median(unread.collect());
+        let buffers = self
+            .snapshots()
+            .filter_map(|snapshot| Some(snapshot.memory?.rcvbuf));
+        let buffer = buffers.max();
+        let idle = self
+            .evidence
+            .idle_rtt
+            .map_or_else(String::new, |idle| format!(", idle {idle}"));
+        let snapshots: usize = self.flows.iter().map(Vec::len).sum();
+        [
+            ("rate", Some(self.rate.to_string())),
+            ("round trip", self.rtt.map(|rtt| format!("{rtt}{idle}"))),
+            (
+                "round trip with the sender's pauses",
+                self.estimate
+                    .filter(|_| self.pauses.is_some())
+                    .map(|rtt| rtt.to_string()),
+            ),
+            (
+                "own window",
+                self.usual_window().map(|window| window.to_string()),
+            ),
+            (
+                "a round trip brings",
+                self.rtt.map(|rtt| self.rate.bytes_in(rtt).to_string()),
+            ),
+            (
+                "receive buffer",
+                unread
+                    .zip(buffer)
+                    .map(|(unread, buffer)| format!("{unread} of {buffer}")),
+            ),
+            (
+                "out of order",
+                out_of_order.map(|(late, all)| format!("{late} of {all} segments")),
+            ),
+            (
+                "samples",
+                Some(text::of_streams(snapshots, self.flows.len())),
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+        .collect()
+    }
 }

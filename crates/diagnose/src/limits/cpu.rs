@@ -1,10 +1,10 @@
 //! Processors that have no more time to give.
 
-use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Limit, Machine, Scope};
+use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Evidence, Limit, Machine, Scope};
 use fullpipe_units::{Ratio, Span};
 
 use crate::finding::Finding;
-use crate::limits::LimitFacts;
+use crate::limits::LimitText;
 use crate::limits::capacity::link;
 use crate::remedies::manual_remedy::ManualRemedy;
 use crate::signals::arrivals::ReceiverView;
@@ -248,27 +248,10 @@ impl CoreUse {
     }
 }
 
-/// The figures of a full processor.
-pub(crate) struct CpuFacts {
-    verdict: CpuVerdict,
-    share: Ratio,
-    shown: Vec<Row>,
-}
-
-impl CpuFacts {
-    pub(crate) fn from_figures(verdict: CpuVerdict, share: Ratio, figures: &SenderView) -> Self {
-        Self {
-            verdict,
-            share,
-            shown: text::trend_rows(figures),
-        }
-    }
-}
-
-impl LimitFacts for CpuFacts {
-    fn sentence(&self) -> String {
-        let share = self.share;
-        let (end, place) = match self.verdict {
+impl LimitText for CpuVerdict {
+    fn sentence(&self, _figures: &SenderView, finding: &Finding) -> String {
+        let share = finding.share;
+        let (end, place) = match self {
             CpuVerdict::UserOfSender => ("sender", Some("in programs")),
             CpuVerdict::UserOfReceiver => ("receiver", Some("in programs")),
             CpuVerdict::SystemOfSender => ("sender", Some("in the kernel")),
@@ -286,29 +269,34 @@ impl LimitFacts for CpuFacts {
         }
     }
 
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn received_sentence(&self, arrivals: &ReceiverView, finding: &Finding) -> String {
+        format!(
+            "This end, which receives, lacks processor time for {} of the time, and only {} arrives.",
+            finding.share, arrivals.rate
+        )
     }
 
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        match self.verdict {
-            CpuVerdict::StolenOfSender | CpuVerdict::StolenOfReceiver => &[ManualRemedy {
-                id: "more-processor-time",
-                scope: Scope::Host,
-                at: None,
-                why: "A quota of the control group (cpu.max) or the hypervisor withholds processor time: raise the \
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        text::trend_rows(figures)
+    }
+
+    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
+        match self {
+            CpuVerdict::StolenOfSender | CpuVerdict::StolenOfReceiver => vec![ManualRemedy::new(
+                "more-processor-time",
+                Scope::Host,
+                "A quota of the control group (cpu.max) or the hypervisor withholds processor time: raise the \
                       quota, or move the machine.",
-            }],
+            )],
             CpuVerdict::UserOfSender
             | CpuVerdict::UserOfReceiver
             | CpuVerdict::SystemOfSender
-            | CpuVerdict::SystemOfReceiver => &[ManualRemedy {
-                id: "less-work-for-the-processor",
-                scope: Scope::Host,
-                at: None,
-                why: "One processor does all of this connection's work: larger packets, offloads, larger writes, \
+            | CpuVerdict::SystemOfReceiver => vec![ManualRemedy::new(
+                "less-work-for-the-processor",
+                Scope::Host,
+                "One processor does all of this connection's work: larger packets, offloads, larger writes, \
                       zero-copy, or several connections on several processors.",
-            }],
+            )],
         }
     }
 }

@@ -2,15 +2,17 @@
 
 use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::window;
-use fullpipe_record::{Buffer, Remedy, SendBufferVerdict};
+use fullpipe_record::{Buffer, CapacityVerdict, Remedy, SendBufferVerdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::finding::Finding;
-use crate::limits::LimitFacts;
+use crate::limits::LimitText;
 use crate::remedies::advice::RemedyAdvice;
+use crate::signals::arrivals::ReceiverView;
+use crate::signals::capture::CaptureView;
 use crate::signals::sender::{SenderView, share_of_votes};
 use crate::signals::stream::SenderStream;
-use crate::text::{self, BasicFacts, Row, rate_clause, size_text};
+use crate::text::{self, Row, rate_clause, size_text};
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the send buffer, if it was the limit for most of the time.
@@ -171,57 +173,67 @@ pub(crate) fn buffer_ceiling(figures: &SenderView) -> Option<BitRate> {
     ))
 }
 
-/// The figures of a send buffer.
-pub(crate) struct SendBuffer {
-    verdict: SendBufferVerdict,
-    basics: BasicFacts,
-    /// Size of all streams' buffers together.
-    size: Option<ByteCount>,
-    ceiling: Option<BitRate>,
-    shown: Vec<Row>,
-}
-
-impl SendBuffer {
-    pub(crate) fn from_figures(verdict: SendBufferVerdict, figures: &SenderView) -> Self {
-        Self {
-            verdict,
-            basics: BasicFacts::from_figures(figures),
-            size: figures.max_size(|snapshot| snapshot.sndbuf),
-            ceiling: buffer_ceiling(figures),
-            shown: vec![
-                text::queued_row(figures),
-                text::in_flight(figures),
-                text::unsent_row(figures),
-                text::clock_row(
-                    "sndbuf_limited",
-                    figures.share_of_busy(|tcp| tcp.sndbuf_limited),
-                ),
-            ],
-        }
-    }
-}
-
-impl LimitFacts for SendBuffer {
-    fn sentence(&self) -> String {
-        let reason = match self.verdict {
+impl LimitText for SendBufferVerdict {
+    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
+        let reason = match self {
             SendBufferVerdict::SoSndbuf => "fixed by its program, SO_SNDBUF",
             SendBufferVerdict::TcpWmemMax => "tcp_wmem",
         };
         format!(
             "The sender's send buffer is full: it holds {}{} ({reason}){}{}.",
-            size_text(self.size),
-            self.basics.in_streams(),
-            rate_clause(self.ceiling, self.basics.rtt),
-            self.basics.could_carry(),
+            size_text(figures.max_size(|snapshot| snapshot.sndbuf)),
+            text::in_streams(figures),
+            rate_clause(buffer_ceiling(figures), figures.rtt),
+            text::could_carry(figures),
         )
     }
 
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn captured_sentence(&self, view: &CaptureView, finding: &Finding) -> Option<String> {
+        let (in_flight, window, rate) = (view.flight_text(), view.window_text(), view.rate_text());
+        let waits_in_host = finding.other == Some(CapacityVerdict::HostQueue.into());
+        if view.is_at_sender() && !waits_in_host {
+            return Some(format!(
+                "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
+                 acknowledgements come, though the receiver allows {window} and nothing is lost; {rate}."
+            ));
+        }
+        let alike = if waits_in_host {
+            "Data waits there all the time: for its buffer, for a pace of its device, or for room in the queue of that."
+        } else if finding.other.is_some() {
+            "Its buffer, and a window that a device behind this place lowers, look alike from here."
+        } else {
+            "Its buffer, its program and a pace of its device look alike from here."
+        };
+        Some(format!(
+            "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows {window} \
+             and nothing is lost; {rate}. {alike}"
+        ))
+    }
+
+    fn received_sentence(&self, arrivals: &ReceiverView, _finding: &Finding) -> String {
+        let (rate, rtt) = (arrivals.rate, arrivals.rtt);
+        format!(
+            "Each round trip of {} brings the same, {}, and then a pause, though this end would take more: a buffer or \
+             window of the sender holds no more.",
+            rtt.unwrap_or_default(),
+            rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default()
+        )
+    }
+
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        vec![
+            text::queued_row(figures),
+            text::in_flight(figures),
+            text::unsent_row(figures),
+            text::clock_row(
+                "sndbuf_limited",
+                figures.share_of_busy(|tcp| tcp.sndbuf_limited),
+            ),
+        ]
     }
 
     fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        advice.for_window(match self.verdict {
+        advice.for_window(match self {
             SendBufferVerdict::SoSndbuf => WindowConstraint::FixedBuffer,
             SendBufferVerdict::TcpWmemMax => WindowConstraint::SendMaximum,
         })

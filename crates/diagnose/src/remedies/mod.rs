@@ -7,7 +7,6 @@ use std::cmp::Reverse;
 use fullpipe_record::{Evidence, Remedy, Scope, Verdict};
 use fullpipe_units::BitRate;
 
-use crate::finding::Finding;
 use crate::limits;
 use crate::remedies::advice::{RemedyAdvice, fills_a_queue};
 use crate::signals::sender::SenderView;
@@ -29,13 +28,13 @@ pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
         return Vec::new();
     };
     let figures = SenderView::from_evidence(evidence);
-    let facts = limits::limit_facts(&Finding::new(legal, verdict.share), &figures);
+    let text = limits::limit_text(legal);
     let advice = RemedyAdvice::new(&figures, legal, verdict);
-    let mut remedies = facts.setting_remedies(&advice);
+    let mut remedies = text.setting_remedies(&advice);
     remedies.retain(|remedy| advice.is_worthwhile(remedy));
     // A remedy that a setting carries out needs no person.
-    let manual: Vec<Remedy> = facts
-        .manual_remedies()
+    let manual: Vec<Remedy> = text
+        .manual_remedies(evidence)
         .iter()
         .map(|manual| advice.by_a_person(manual))
         .filter(|manual| remedies.iter().all(|other| other.id != manual.id))

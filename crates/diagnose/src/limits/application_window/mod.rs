@@ -13,10 +13,11 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::finding::Finding;
-use crate::limits::LimitFacts;
+use crate::limits::LimitText;
 use crate::limits::application_window::credit::{ProgramCredit, is_reached};
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::capture::CaptureView;
 use crate::signals::sender::SenderView;
 use crate::text::{self, Row};
@@ -267,128 +268,114 @@ fn known_program(evidence: &Evidence) -> Option<&'static Application> {
     }
 }
 
-/// The figures of a window above TCP.
-pub(crate) struct ApplicationWindowFacts {
+/// Returns the limit in one sentence, as either end sees it.
+fn window_sentence(
     verdict: ApplicationWindowVerdict,
-    window: ByteCount,
+    evidence: &Evidence,
     rate: BitRate,
     rtt: Option<Span>,
-    /// Rate that the window allows.
-    allowed: Option<BitRate>,
-    is_initial_http2: bool,
-    shown: Vec<Row>,
+    credit: Option<ProgramCredit>,
+) -> String {
+    let of_program = known_program(evidence).filter(|_| is_ssh_channel(verdict));
+    let window = of_program.and_then(|application| application.window);
+    let window = window
+        .or(credit.map(|credit| credit.size))
+        .unwrap_or_default();
+    let allowed = ceiling_of(&Finding::new(verdict, Ratio::ONE), evidence, rtt, credit);
+    let reached = format!(
+        "over {} that is {}, and {rate} was reached. No setting of the hosts changes it.",
+        rtt.unwrap_or_default(),
+        allowed.unwrap_or(rate)
+    );
+    let (who, waits) = match verdict {
+        ApplicationWindowVerdict::SshChannelOfSender
+        | ApplicationWindowVerdict::SshChannelOfReceiver => {
+            return format!(
+                "SSH allows only {window} of a channel in flight, whatever TCP would allow; {reached}"
+            );
+        }
+        ApplicationWindowVerdict::Http2 => (
+            if is_initial_http2(credit.and_then(|credit| credit.most)) {
+                "HTTP/2 lets a connection begin with 65 535 B, and its receiver grants no more: it has"
+            } else {
+                "HTTP/2 has a window of its own: it has"
+            },
+            "data waits for the receiver's WINDOW_UPDATE frames",
+        ),
+        ApplicationWindowVerdict::SftpOfSender | ApplicationWindowVerdict::SftpOfReceiver => (
+            "SFTP has so many requests under way and no more: it has",
+            "the next request waits for an answer",
+        ),
+        ApplicationWindowVerdict::SmbOfSender | ApplicationWindowVerdict::SmbOfReceiver => (
+            "SMB has so many requests under way and no more: it has",
+            "the next request waits for an answer",
+        ),
+        ApplicationWindowVerdict::Other => (
+            "The programs keep a window of their own: they have",
+            "data leaves only when a message of the receiver has come",
+        ),
+    };
+    format!(
+        "{who} about {window} in flight on each connection in each round trip, whatever TCP would allow, and {waits}; \
+         {reached}"
+    )
 }
 
-impl ApplicationWindowFacts {
-    pub(crate) fn from_figures(verdict: ApplicationWindowVerdict, figures: &SenderView) -> Self {
-        let (evidence, credit) = (figures.evidence, ProgramCredit::from_sender(figures));
-        let seen = Self::from_evidence(verdict, evidence, figures.rate, figures.rtt, credit);
-        let in_flight = credit.map(|credit| format!("{} of each connection", credit.size));
-        Self {
-            shown: [("usually on the way", in_flight)]
-                .into_iter()
-                .chain(text::trend_rows(figures))
-                .collect(),
-            ..seen
-        }
+impl LimitText for ApplicationWindowVerdict {
+    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
+        let credit = ProgramCredit::from_sender(figures);
+        window_sentence(*self, figures.evidence, figures.rate, figures.rtt, credit)
     }
 
-    /// Returns the figures as either end sees them.
-    pub(crate) fn from_evidence(
-        verdict: ApplicationWindowVerdict,
-        evidence: &Evidence,
-        rate: BitRate,
-        rtt: Option<Span>,
-        credit: Option<ProgramCredit>,
-    ) -> Self {
-        let of_program = known_program(evidence).filter(|_| is_ssh_channel(verdict));
-        let found = Finding::new(verdict, Ratio::ONE);
-        Self {
-            verdict,
-            window: of_program
-                .and_then(|application| application.window)
-                .or(credit.map(|credit| credit.size))
-                .unwrap_or_default(),
-            rate,
-            rtt,
-            allowed: ceiling_of(&found, evidence, rtt, credit),
-            is_initial_http2: is_initial_http2(credit.and_then(|credit| credit.most)),
-            shown: Vec::new(),
-        }
+    fn captured_sentence(&self, view: &CaptureView, _finding: &Finding) -> Option<String> {
+        Some(format!(
+            "The sender holds itself back, and the receiving program answers in each round trip: it may grant a window \
+             of its own, as SSH does. Always about {} is in flight, though the receiver allows {} and nothing is lost; \
+             {}.",
+            view.flight_text(),
+            view.window_text(),
+            view.rate_text()
+        ))
     }
 
-    /// Returns what the programs have, and what it allows.
-    fn credit_sentence(&self, who: &str, waits: &str) -> String {
-        let Self { window, rate, .. } = self;
-        format!(
-            "{who} about {window} in flight on each connection in each round trip, whatever TCP would allow, and {waits}; \
-             over {} that is {}, and {rate} was reached. No setting of the hosts changes it.",
-            self.rtt.unwrap_or_default(),
-            self.allowed.unwrap_or(*rate),
+    fn received_sentence(&self, arrivals: &ReceiverView, _finding: &Finding) -> String {
+        let credit = ProgramCredit::from_receiver(arrivals);
+        window_sentence(
+            *self,
+            arrivals.evidence,
+            arrivals.rate,
+            arrivals.rtt,
+            credit,
         )
     }
-}
 
-impl LimitFacts for ApplicationWindowFacts {
-    fn sentence(&self) -> String {
-        let Self { window, rate, .. } = self;
-        match self.verdict {
-            ApplicationWindowVerdict::SshChannelOfSender
-            | ApplicationWindowVerdict::SshChannelOfReceiver => format!(
-                "SSH allows only {window} of a channel in flight, whatever TCP would allow; over {} that is {}, and \
-                 {rate} was reached. No setting of the hosts changes it.",
-                self.rtt.unwrap_or_default(),
-                self.allowed.unwrap_or(*rate),
-            ),
-            ApplicationWindowVerdict::Http2 if self.is_initial_http2 => self.credit_sentence(
-                "HTTP/2 lets a connection begin with 65 535 B, and its receiver grants no more: it has",
-                "data waits for the receiver's WINDOW_UPDATE frames",
-            ),
-            ApplicationWindowVerdict::Http2 => self.credit_sentence(
-                "HTTP/2 has a window of its own: it has",
-                "data waits for the receiver's WINDOW_UPDATE frames",
-            ),
-            ApplicationWindowVerdict::SftpOfSender | ApplicationWindowVerdict::SftpOfReceiver => {
-                self.credit_sentence(
-                    "SFTP has so many requests under way and no more: it has",
-                    "the next request waits for an answer",
-                )
-            }
-            ApplicationWindowVerdict::SmbOfSender | ApplicationWindowVerdict::SmbOfReceiver => {
-                self.credit_sentence(
-                    "SMB has so many requests under way and no more: it has",
-                    "the next request waits for an answer",
-                )
-            }
-            ApplicationWindowVerdict::Other => self.credit_sentence(
-                "The programs keep a window of their own: they have",
-                "data leaves only when a message of the receiver has come",
-            ),
-        }
-    }
-
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        let credit = ProgramCredit::from_sender(figures);
+        let in_flight = credit.map(|credit| format!("{} of each connection", credit.size));
+        [("usually on the way", in_flight)]
+            .into_iter()
+            .chain(text::trend_rows(figures))
+            .collect()
     }
 
     /// Returns a program without such a window, with what TCP would let it carry over this path.
     fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        let (id, at, why) = window_remedy(self.verdict);
+        let (id, at, why) = window_remedy(*self);
         vec![advice.build_remedy(id, Scope::Application, at, Vec::new(), why.to_owned())]
     }
 
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        match self.verdict {
+    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
+        match self {
             ApplicationWindowVerdict::SshChannelOfSender
-            | ApplicationWindowVerdict::SshChannelOfReceiver => &[SESSIONS_SIDE_BY_SIDE],
-            ApplicationWindowVerdict::Http2 => &[HTTP_1_1, REQUESTS_SIDE_BY_SIDE],
+            | ApplicationWindowVerdict::SshChannelOfReceiver => vec![SESSIONS_SIDE_BY_SIDE],
+            ApplicationWindowVerdict::Http2 => vec![HTTP_1_1, REQUESTS_SIDE_BY_SIDE],
             ApplicationWindowVerdict::SftpOfSender | ApplicationWindowVerdict::SftpOfReceiver => {
-                &[STREAM_IN_PLACE_OF_SFTP, SESSIONS_SIDE_BY_SIDE]
+                vec![STREAM_IN_PLACE_OF_SFTP, SESSIONS_SIDE_BY_SIDE]
             }
             ApplicationWindowVerdict::SmbOfSender | ApplicationWindowVerdict::SmbOfReceiver => {
-                &[COPIES_SIDE_BY_SIDE, STREAM_IN_PLACE_OF_REQUESTS]
+                vec![COPIES_SIDE_BY_SIDE, STREAM_IN_PLACE_OF_REQUESTS]
             }
-            ApplicationWindowVerdict::Other => &[CONNECTIONS_SIDE_BY_SIDE],
+            ApplicationWindowVerdict::Other => vec![CONNECTIONS_SIDE_BY_SIDE],
         }
     }
 }
@@ -438,48 +425,37 @@ const MORE_SFTP: &str = "More requests under way, or larger ones, at the client:
 const MORE_SMB: &str = "More requests under way, or larger ones: rsize and wsize of mount.cifs at a Linux client; \
                         `smb2 max credits`, `smb2 max read` and `smb2 max write` of a Samba server; MaxCmds of a \
                         Windows client and MaxMpxCt of its server with SMB 1.";
-const SESSIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
-    id: "sessions-side-by-side",
-    scope: Scope::Application,
-    at: Some(At::Sender),
-    why: "Several sessions at once, each with a part of the files: each connection has a window of its own.",
-};
-const HTTP_1_1: ManualRemedy = ManualRemedy {
-    id: "http-1.1",
-    scope: Scope::Application,
-    at: None,
-    why: "HTTP/1.1 has no window of its own and leaves the flow of data to TCP: `curl --http1.1`.",
-};
-const REQUESTS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
-    id: "requests-side-by-side",
-    scope: Scope::Application,
-    at: None,
-    why: "Several connections at once, each with a part of the data: each has windows of its own.",
-};
-const STREAM_IN_PLACE_OF_SFTP: ManualRemedy = ManualRemedy {
-    id: "stream-in-place-of-sftp",
-    scope: Scope::Application,
-    at: None,
-    why: "A stream needs no requests: `ssh HOST 'cat FILE'`, rsync over ssh, `scp -O`, or `fullpipe copy`.",
-};
-const COPIES_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
-    id: "copies-side-by-side",
-    scope: Scope::Application,
-    at: None,
-    why: "Several files at once (`robocopy /MT`), or SMB Multichannel: each has requests of its own.",
-};
-const STREAM_IN_PLACE_OF_REQUESTS: ManualRemedy = ManualRemedy {
-    id: "stream-in-place-of-requests",
-    scope: Scope::Application,
-    at: None,
-    why: "A protocol that streams over long distances: HTTPS, rsync, or `fullpipe copy`.",
-};
-const CONNECTIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy {
-    id: "connections-side-by-side",
-    scope: Scope::Application,
-    at: None,
-    why: "Several connections at once, each with a part of the data: each has a window of its own.",
-};
+const SESSIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy::new("sessions-side-by-side", Scope::Application, "Several sessions at once, each with a part of the files: each connection has a window of its own.").at_end(At::Sender);
+const HTTP_1_1: ManualRemedy = ManualRemedy::new(
+    "http-1.1",
+    Scope::Application,
+    "HTTP/1.1 has no window of its own and leaves the flow of data to TCP: `curl --http1.1`.",
+);
+const REQUESTS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy::new(
+    "requests-side-by-side",
+    Scope::Application,
+    "Several connections at once, each with a part of the data: each has windows of its own.",
+);
+const STREAM_IN_PLACE_OF_SFTP: ManualRemedy = ManualRemedy::new(
+    "stream-in-place-of-sftp",
+    Scope::Application,
+    "A stream needs no requests: `ssh HOST 'cat FILE'`, rsync over ssh, `scp -O`, or `fullpipe copy`.",
+);
+const COPIES_SIDE_BY_SIDE: ManualRemedy = ManualRemedy::new(
+    "copies-side-by-side",
+    Scope::Application,
+    "Several files at once (`robocopy /MT`), or SMB Multichannel: each has requests of its own.",
+);
+const STREAM_IN_PLACE_OF_REQUESTS: ManualRemedy = ManualRemedy::new(
+    "stream-in-place-of-requests",
+    Scope::Application,
+    "A protocol that streams over long distances: HTTPS, rsync, or `fullpipe copy`.",
+);
+const CONNECTIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy::new(
+    "connections-side-by-side",
+    Scope::Application,
+    "Several connections at once, each with a part of the data: each has a window of its own.",
+);
 
 impl CaptureView<'_> {
     /// Returns true if the receiving program sends something in each round trip, as one does that

@@ -92,27 +92,12 @@ impl FallenRate {
 
 /// What helps against an allowance.
 pub(crate) const REMEDIES: &[ManualRemedy] = &[
-    ManualRemedy {
-        id: "larger-allowance",
-        scope: Scope::Path,
-        at: None,
-        why: "The lower rate is what is granted for long: a larger size of the machine or of the contract has a higher \
-              one.",
-    },
-    ManualRemedy {
-        id: "pace-below-the-lower-rate",
-        scope: Scope::Socket,
-        at: Some(At::Sender),
-        why: "Data that need not hurry, paced below the lower rate (--fq-rate, SO_MAX_PACING_RATE), leaves the \
-              allowance to what must, and loses nothing where it ends.",
-    },
-    ManualRemedy {
-        id: "read-the-counters-of-the-device",
-        scope: Scope::Host,
-        at: Some(At::Sender),
-        why: "Where the device counts what exceeds an allowance, it shows it: ethtool -S DEVICE | grep \
-              allowance_exceeded.",
-    },
+    ManualRemedy::new("larger-allowance", Scope::Path, "The lower rate is what is granted for long: a larger size of the machine or of the contract has a higher \
+              one."),
+    ManualRemedy::new("pace-below-the-lower-rate", Scope::Socket, "Data that need not hurry, paced below the lower rate (--fq-rate, SO_MAX_PACING_RATE), leaves the \
+              allowance to what must, and loses nothing where it ends.").at_end(At::Sender),
+    ManualRemedy::new("read-the-counters-of-the-device", Scope::Host, "Where the device counts what exceeds an allowance, it shows it: ethtool -S DEVICE | grep \
+              allowance_exceeded.").at_end(At::Sender),
 ];
 /// Higher ÷ lower rate of a transfer from which an allowance was used up; CUBIC keeps 0.7 of its
 /// window after a loss.

@@ -84,10 +84,9 @@ pub(crate) fn sentence(verdict: CapacityVerdict, evidence: &Evidence, rate: BitR
 }
 
 /// What to do at both ends of the link.
-pub(crate) const REMEDIES: &[ManualRemedy] = &[ManualRemedy {
-    id: "negotiate-duplex",
-    scope: Scope::Path,
-    at: None,
-    why: "Autonegotiation on at both ends of the cable (ethtool -s DEVICE autoneg on, and the port of the switch): one end \
+pub(crate) const REMEDIES: &[ManualRemedy] = &[ManualRemedy::new(
+    "negotiate-duplex",
+    Scope::Path,
+    "Autonegotiation on at both ends of the cable (ethtool -s DEVICE autoneg on, and the port of the switch): one end \
           with a fixed duplex makes the other fall back to half duplex (IEEE 802.3, clause 28).",
-}];
+)];

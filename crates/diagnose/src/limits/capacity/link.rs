@@ -18,6 +18,7 @@ use crate::signals::path::{
     rtt_is_inflated_over, rtt_trend, stated_capacity, time_on_the_line,
 };
 use crate::signals::sender::{SenderView, share_of_votes};
+use crate::text::time_text;
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, CLOCK_TICK, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS,
     FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, GROWN_WINDOW_FACTOR, INFLATED_RTT_FACTOR,
@@ -453,5 +454,21 @@ impl ReceiverView<'_> {
             .zip(self.evidence.idle_rtt)
             .map(|(rtt, idle)| rtt.saturating_sub(idle));
         waits.is_none_or(|waits| waits <= (SMALL_QUEUE_TIME + on_the_line) * streams + CLOCK_TICK)
+    }
+}
+
+/// Returns the sentence on a link that is full.
+pub(crate) fn full_link(figures: &SenderView) -> String {
+    let rate = figures.rate;
+    match stated_capacity(figures).zip(figures.evidence.bandwidth) {
+        Some((capacity, bandwidth)) => format!(
+            "The pipe is full: {rate} of data arrives, {:.0} % of the {capacity} that a path of {bandwidth} can carry.",
+            rate.relative_to(capacity) * 100.0,
+        ),
+        None => format!(
+            "The pipe is full at {rate}: sending more only lengthens the queue (round trip {} idle, {} now).",
+            time_text(figures.idle_rtt),
+            time_text(figures.rtt),
+        ),
     }
 }

@@ -7,72 +7,25 @@ pub(crate) mod host_queue;
 pub(crate) mod link;
 pub(crate) mod shared;
 
-use fullpipe_record::{CapacityVerdict, Remedy, Scope};
-use fullpipe_units::BitRate;
+use fullpipe_record::{CapacityVerdict, Evidence, PacingVerdict, Remedy, Scope};
 
-use crate::limits::LimitFacts;
+use crate::finding::Finding;
+use crate::limits::LimitText;
 use crate::limits::capacity::allowance::FallenRate;
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::path::stated_capacity;
+use crate::signals::arrivals::ReceiverView;
+use crate::signals::capture::CaptureView;
 use crate::signals::sender::SenderView;
-use crate::text::{self, BasicFacts, Row, time_text};
+use crate::text::{self, Row, time_text};
 
-/// The figures of a full pipe.
-pub(crate) struct FullPipe {
-    verdict: CapacityVerdict,
-    basics: BasicFacts,
-    bandwidth: Option<BitRate>,
-    /// The sentence on a link at half duplex, where that is the cause.
-    half_duplex: String,
-    /// Payload that the stated bandwidth can carry.
-    capacity: Option<BitRate>,
-    streams: u16,
-    /// The rates of an allowance.
-    fallen: Option<FallenRate>,
-    shown: Vec<Row>,
-}
-
-impl FullPipe {
-    pub(crate) fn from_figures(verdict: CapacityVerdict, figures: &SenderView) -> Self {
-        Self {
-            verdict,
-            basics: BasicFacts::from_figures(figures),
-            bandwidth: figures.evidence.bandwidth,
-            half_duplex: half_duplex::sentence(verdict, figures.evidence, figures.rate),
-            capacity: stated_capacity(figures),
-            streams: figures.stream_count(),
-            fallen: (verdict == CapacityVerdict::Allowance)
-                .then(|| FallenRate::from_figures(figures, true))
-                .flatten(),
-            shown: text::of_path(figures),
-        }
-    }
-
-    fn full_link(&self) -> String {
-        let rate = self.basics.rate;
-        match self.capacity.zip(self.bandwidth) {
-            Some((capacity, bandwidth)) => format!(
-                "The pipe is full: {rate} of data arrives, {:.0} % of the {capacity} that a path of {bandwidth} can \
-                 carry.",
-                rate.relative_to(capacity) * 100.0,
-            ),
-            None => format!(
-                "The pipe is full at {rate}: sending more only lengthens the queue (round trip {} idle, {} now).",
-                time_text(self.basics.idle_rtt),
-                time_text(self.basics.rtt),
-            ),
-        }
-    }
-}
-
-impl LimitFacts for FullPipe {
-    fn sentence(&self) -> String {
-        let rate = self.basics.rate;
-        match self.verdict {
-            CapacityVerdict::Link => self.full_link(),
+impl LimitText for CapacityVerdict {
+    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
+        let rate = figures.rate;
+        match self {
+            CapacityVerdict::Link => link::full_link(figures),
             CapacityVerdict::HalfDuplexOfSender | CapacityVerdict::HalfDuplexOfReceiver => {
-                self.half_duplex.clone()
+                half_duplex::sentence(*self, figures.evidence, figures.rate)
             }
             CapacityVerdict::HostQueue => format!(
                 "The sender's own queue or network device drops packets at {rate}: they are lost before they leave the \
@@ -81,29 +34,66 @@ impl LimitFacts for FullPipe {
             CapacityVerdict::Shared => format!(
                 "The pipe is full, but not with this transfer alone: its part is {rate}{} (round trip {} idle, {} \
                  now).",
-                self.basics.could_carry(),
-                time_text(self.basics.idle_rtt),
-                time_text(self.basics.rtt),
+                text::could_carry(figures),
+                time_text(figures.idle_rtt),
+                time_text(figures.rtt),
             ),
             CapacityVerdict::PerFlowLimit => format!(
                 "The path bounds each connection: each of {} carries {}, and all of them {rate}{}.",
-                self.streams,
-                rate.scale_by(1.0 / f64::from(self.streams)),
-                self.basics.could_carry(),
+                figures.stream_count(),
+                rate.scale_by(1.0 / f64::from(figures.stream_count())),
+                text::could_carry(figures),
             ),
-            CapacityVerdict::Allowance => match &self.fallen {
+            CapacityVerdict::Allowance => match FallenRate::from_figures(figures, true) {
                 Some(fallen) => fallen.sentence(),
                 None => format!("The path let more pass at first than {rate}, and then no more."),
             },
         }
     }
 
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn captured_sentence(&self, view: &CaptureView, _finding: &Finding) -> Option<String> {
+        let is_unseen = *self == Self::HostQueue && view.capture.lost_before == 0;
+        is_unseen.then(|| {
+            format!(
+                "The sender holds itself back and sends at times of its own, though it never pauses and the receiver \
+                 allows {}: its own queue may drop packets before they are captured, or its program writes little at a \
+                 time; {} is sent.",
+                view.window_text(),
+                view.figures.rate
+            )
+        })
+    }
+
+    fn received_sentence(&self, arrivals: &ReceiverView, finding: &Finding) -> String {
+        let rate = arrivals.rate;
+        match self {
+            Self::HalfDuplexOfReceiver => half_duplex::sentence(*self, arrivals.evidence, rate),
+            Self::Allowance => FallenRate::from_arrivals(arrivals)
+                .map_or_else(String::new, |fallen| fallen.sentence()),
+            _ if finding.other == Some(PacingVerdict::Qdisc.into()) => format!(
+                "{rate} arrives evenly, and a queue stands before it: the pipe is full, or a queue of the sending host \
+                 that is held to a rate."
+            ),
+            _ if finding.is_one_of_several => format!(
+                "{rate} arrives, and round trips seem to take {}, longer than those of the idle path: the pipe is \
+                 full, or the sender pauses.",
+                arrivals.rtt.unwrap_or_default()
+            ),
+            Self::Shared => format!(
+                "The pipe is full, but not with this transfer alone: {rate} arrives here, and others have the rest."
+            ),
+            _ => format!(
+                "The pipe is full: {rate} of data arrives, and more would only lengthen the queue."
+            ),
+        }
+    }
+
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        text::of_path(figures)
     }
 
     fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        match self.verdict {
+        match self {
             CapacityVerdict::HostQueue => [
                 advice.default_discipline(),
                 host_queue::longer_queue(advice),
@@ -123,39 +113,35 @@ impl LimitFacts for FullPipe {
         }
     }
 
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        match self.verdict {
-            CapacityVerdict::HostQueue => &[ManualRemedy {
-                id: "longer-queue",
-                scope: Scope::Host,
-                at: None,
-                why: "A longer queue at the device (txqueuelen, the limit of its discipline, larger rings), or fq, \
+    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
+        match self {
+            CapacityVerdict::HostQueue => vec![ManualRemedy::new(
+                "longer-queue",
+                Scope::Host,
+                "A longer queue at the device (txqueuelen, the limit of its discipline, larger rings), or fq, \
                       which lets each connection wait instead of dropping.",
-            }],
-            CapacityVerdict::Shared => &[ManualRemedy {
-                id: "share",
-                scope: Scope::Path,
-                at: None,
-                why: "Others load the path: more bandwidth, another hour, or an agreed share of it; more connections \
+            )],
+            CapacityVerdict::Shared => vec![ManualRemedy::new(
+                "share",
+                Scope::Path,
+                "Others load the path: more bandwidth, another hour, or an agreed share of it; more connections \
                       only take from the others.",
-            }],
+            )],
             CapacityVerdict::HalfDuplexOfSender | CapacityVerdict::HalfDuplexOfReceiver => {
-                half_duplex::REMEDIES
+                half_duplex::REMEDIES.to_vec()
             }
-            CapacityVerdict::PerFlowLimit => &[ManualRemedy {
-                id: "raise-the-limit-of-a-flow",
-                scope: Scope::Path,
-                at: None,
-                why: "Who runs the path bounds each connection: its documentation says by how much, and where not \
+            CapacityVerdict::PerFlowLimit => vec![ManualRemedy::new(
+                "raise-the-limit-of-a-flow",
+                Scope::Path,
+                "Who runs the path bounds each connection: its documentation says by how much, and where not \
                       (one placement group, another class of the service).",
-            }],
-            CapacityVerdict::Allowance => allowance::REMEDIES,
-            CapacityVerdict::Link => &[ManualRemedy {
-                id: "none",
-                scope: Scope::Path,
-                at: None,
-                why: "The pipe is full: no setting of the hosts makes it wider.",
-            }],
+            )],
+            CapacityVerdict::Allowance => allowance::REMEDIES.to_vec(),
+            CapacityVerdict::Link => vec![ManualRemedy::new(
+                "none",
+                Scope::Path,
+                "The pipe is full: no setting of the hosts makes it wider.",
+            )],
         }
     }
 }

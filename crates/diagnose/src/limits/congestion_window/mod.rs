@@ -4,38 +4,23 @@ pub(crate) mod growth;
 pub(crate) mod ramp_up;
 pub(crate) mod reordering;
 
-use fullpipe_record::{At, CongestionWindowVerdict, Remedy, Scope};
-use fullpipe_units::ByteCount;
+use fullpipe_record::{At, CongestionWindowVerdict, Evidence, Remedy, Scope};
 
-use crate::limits::{LimitFacts, loss};
+use crate::finding::Finding;
+use crate::limits::{LimitText, loss};
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::sender::SenderView;
-use crate::text::{self, BasicFacts, Row, size_text, time_text};
+use crate::text::{self, Row, size_text, time_text};
 
-/// The figures of a congestion window.
-pub(crate) struct CongestionWindowFacts {
-    verdict: CongestionWindowVerdict,
-    basics: BasicFacts,
-    window: Option<ByteCount>,
-    shown: Vec<Row>,
-}
-
-impl CongestionWindowFacts {
-    pub(crate) fn from_figures(verdict: CongestionWindowVerdict, figures: &SenderView) -> Self {
-        Self {
-            verdict,
-            basics: BasicFacts::from_figures(figures),
-            window: figures.mean_size(|snapshot| snapshot.cwnd),
-            shown: text::of_path(figures),
-        }
-    }
-}
-
-impl LimitFacts for CongestionWindowFacts {
-    fn sentence(&self) -> String {
-        let (window, rtt) = (size_text(self.window), time_text(self.basics.rtt));
-        match self.verdict {
+impl LimitText for CongestionWindowVerdict {
+    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
+        let (window, rtt) = (
+            size_text(figures.mean_size(|snapshot| snapshot.cwnd)),
+            time_text(figures.rtt),
+        );
+        match self {
             CongestionWindowVerdict::RampUp => format!(
                 "The transfer was still speeding up when it ended: a sender starts slowly and doubles each round trip \
                  ({rtt})."
@@ -54,19 +39,37 @@ impl LimitFacts for CongestionWindowFacts {
         }
     }
 
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn received_sentence(&self, arrivals: &ReceiverView, _finding: &Finding) -> String {
+        let (rate, rtt) = (arrivals.rate, arrivals.rtt.unwrap_or_default());
+        match self {
+            Self::Recovering => format!(
+                "The sender still recovers from an earlier loss: a round trip of {rtt} brings less than before it, and \
+                 {rate} arrives."
+            ),
+            Self::EarlyExit => format!(
+                "Each round trip of {rtt} brings a little more than the one before, and nothing is lost: the sender \
+                 left slow start early, and adds slowly; {rate} arrives."
+            ),
+            _ => format!(
+                "The transfer was over before it had speeded up: a sender starts slowly and doubles each round trip \
+                 ({rtt})."
+            ),
+        }
+    }
+
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        text::of_path(figures)
     }
 
     fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        let bbr = match self.verdict {
+        let bbr = match self {
             CongestionWindowVerdict::RampUp => None,
             CongestionWindowVerdict::EarlyExit
             | CongestionWindowVerdict::Recovering
             | CongestionWindowVerdict::Reordering => advice.bbr_remedy(),
         };
         // A short queue may have taken the packets: a pace overflows none.
-        let pace = (self.verdict == CongestionWindowVerdict::Recovering)
+        let pace = (*self == CongestionWindowVerdict::Recovering)
             .then(|| loss::pace_below_the_bottleneck(advice))
             .flatten();
         [Some(longer_transfer(advice)), bbr, pace]
@@ -75,18 +78,17 @@ impl LimitFacts for CongestionWindowFacts {
             .collect()
     }
 
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        match self.verdict {
-            CongestionWindowVerdict::Reordering => &[ManualRemedy {
-                id: "keep-the-order",
-                scope: Scope::Path,
-                at: None,
-                why: "Packets of one connection should take one way: check for links that are balanced packet by \
+    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
+        match self {
+            CongestionWindowVerdict::Reordering => vec![ManualRemedy::new(
+                "keep-the-order",
+                Scope::Path,
+                "Packets of one connection should take one way: check for links that are balanced packet by \
                       packet.",
-            }],
+            )],
             CongestionWindowVerdict::RampUp
             | CongestionWindowVerdict::EarlyExit
-            | CongestionWindowVerdict::Recovering => &[],
+            | CongestionWindowVerdict::Recovering => Vec::new(),
         }
     }
 }

@@ -6,19 +6,19 @@ pub(crate) mod receiver_host;
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Change, LossVerdict, Remedy, Scope};
+use fullpipe_record::{At, Change, Evidence, LossVerdict, Remedy, Scope};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::finding::Finding;
-use crate::limits::LimitFacts;
+use crate::limits::LimitText;
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
 use crate::remedies::outlook::ChangeOutlook;
-use crate::signals::machine::{self, HostDrops};
+use crate::signals::arrivals::ReceiverView;
 use crate::signals::path::time_on_the_line;
 use crate::signals::sender::{RetransmittedSegments, SenderView};
 use crate::signals::{losses, policer_rate};
-use crate::text::{self, BasicFacts, Row, time_text};
+use crate::text::{self, Row, time_text};
 use crate::thresholds::{EXPLAINED_BY_LOSS_FACTOR, MIN_RECOVERIES};
 
 /// Recoveries that are recurring loss where none is in the judged part.
@@ -143,44 +143,13 @@ pub(crate) fn loss_window(figures: &SenderView, loss: Ratio) -> Option<ByteCount
     control.mean_window(loss, figures.rtt?, figures.mss?)
 }
 
-/// The figures of losses.
-pub(crate) struct LossFacts {
-    verdict: LossVerdict,
-    basics: BasicFacts,
-    lost: Option<RetransmittedSegments>,
-    dropped: Option<HostDrops>,
-    shown: Vec<Row>,
-}
-
-impl LossFacts {
-    pub(crate) fn from_figures(verdict: LossVerdict, figures: &SenderView) -> Self {
-        Self {
-            verdict,
-            basics: BasicFacts::from_figures(figures),
-            lost: figures.lost_segments(),
-            dropped: HostDrops::of_receiver(&figures.evidence.receiver_machine),
-            shown: text::of_path(figures),
-        }
-    }
-
-    fn drops_of_receiver(&self, lost: &str) -> String {
-        format!(
-            "The receiving host drops packets that have reached it: {}; {lost} were lost, which leaves {} over {}{}.",
-            machine::drops_text(self.dropped),
-            self.basics.rate,
-            time_text(self.basics.rtt),
-            self.basics.could_carry(),
-        )
-    }
-}
-
-impl LimitFacts for LossFacts {
-    fn sentence(&self) -> String {
-        let share = self.lost.map_or_else(
+impl LimitText for LossVerdict {
+    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
+        let share = figures.lost_segments().map_or_else(
             || "some of the packets".to_owned(),
             RetransmittedSegments::text,
         );
-        let pattern = match self.verdict {
+        let pattern = match self {
             LossVerdict::ShallowQueue => {
                 "always at the same amount in flight: a queue on the path is too short"
             }
@@ -188,13 +157,13 @@ impl LimitFacts for LossFacts {
                 "many at once and without a queue that fills: a device discards what exceeds a rate"
             }
             LossVerdict::Random => "without a queue that fills",
-            LossVerdict::ReceiverHost => return self.drops_of_receiver(&share),
+            LossVerdict::ReceiverHost => return receiver_host::sentence(figures, &share),
         };
         format!(
             "Packet loss holds the sender back: {share} were lost, {pattern}; that leaves {} over {}{}.",
-            self.basics.rate,
-            time_text(self.basics.rtt),
-            self.basics.could_carry(),
+            figures.rate,
+            time_text(figures.rtt),
+            text::could_carry(figures),
         )
     }
 
@@ -202,12 +171,37 @@ impl LimitFacts for LossFacts {
         Some("whether that host drops packets that reached it (ip -s link, softnet_stat, nstat)")
     }
 
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn received_sentence(&self, arrivals: &ReceiverView, finding: &Finding) -> String {
+        let rate = arrivals.rate;
+        match self {
+            Self::ReceiverHost => {
+                receiver_host::sentence_here(&arrivals.evidence.receiver_machine, rate)
+            }
+            Self::Random if finding.is_one_of_several => format!(
+                "Data arrives out of order again and again: packets are lost or overtake each other on the path, and \
+                 {rate} arrives. Only the sender knows how many were lost."
+            ),
+            Self::Random => format!(
+                "Packets are lost again and again, at high rates and at low ones, as by chance, and {rate} arrives. \
+                 Only the sender knows how many were lost."
+            ),
+            Self::Policer => format!(
+                "Packets are lost again and again, though the path carries faster bursts: a device discards what \
+                 exceeds a rate, and {rate} arrives."
+            ),
+            Self::ShallowQueue => format!(
+                "Packets are lost again and again, always at the same rate of arrival: a queue on the path or of the \
+                 sending host is too short, and {rate} arrives."
+            ),
+        }
+    }
+
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        text::of_path(figures)
     }
 
     fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        let pace = match self.verdict {
+        let pace = match self {
             LossVerdict::Policer => policer::pace_below_the_policer(advice),
             LossVerdict::ShallowQueue => pace_below_the_bottleneck(advice),
             LossVerdict::Random => None,
@@ -225,29 +219,14 @@ impl LimitFacts for LossFacts {
             .collect()
     }
 
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        match self.verdict {
-            LossVerdict::Policer => &[ManualRemedy {
-                id: "pace-below-the-policer",
-                scope: Scope::Socket,
-                at: Some(At::Sender),
-                why: "The policer discards what exceeds its rate: a maximum pace a little below that rate loses \
-                      nothing.",
-            }],
-            LossVerdict::ShallowQueue => &[ManualRemedy {
-                id: "longer-queue-on-the-path",
-                scope: Scope::Path,
-                at: None,
-                why: "The queue of the bottleneck is shorter than the bursts: a longer queue there, or a sender that \
-                      paces (fq, or a maximum pace), loses less.",
-            }],
-            LossVerdict::ReceiverHost => receiver_host::remedies(self.dropped),
-            LossVerdict::Random => &[ManualRemedy {
-                id: "mend-the-path",
-                scope: Scope::Path,
-                at: None,
-                why: "Loss without a full queue has a cause: dirty optics, a bad cable, a duplex mismatch, radio.",
-            }],
+    fn manual_remedies(&self, evidence: &Evidence) -> Vec<ManualRemedy> {
+        match self {
+            LossVerdict::Policer => vec![ManualRemedy::new("pace-below-the-policer", Scope::Socket, "The policer discards what exceeds its rate: a maximum pace a little below that rate loses \
+                      nothing.").at_end(At::Sender)],
+            LossVerdict::ShallowQueue => vec![ManualRemedy::new("longer-queue-on-the-path", Scope::Path, "The queue of the bottleneck is shorter than the bursts: a longer queue there, or a sender that \
+                      paces (fq, or a maximum pace), loses less.")],
+            LossVerdict::ReceiverHost => receiver_host::remedies(&evidence.receiver_machine),
+            LossVerdict::Random => vec![ManualRemedy::new("mend-the-path", Scope::Path, "Loss without a full queue has a cause: dirty optics, a bad cable, a duplex mismatch, radio.")],
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::signals::arrivals::ReceiverView;
 use crate::signals::machine::{self, DropCounter, HostDrops};
 use crate::signals::path;
 use crate::signals::sender::SenderView;
+use crate::text::{self, time_text};
 use crate::thresholds::MIN_OWN_DROPS;
 
 /// Finds losses that the receiving host made: it dropped a real share of what the sender sent again.
@@ -45,6 +46,17 @@ fn may_be_behind(found: &Finding, queue_stands: impl FnOnce() -> bool) -> bool {
     }
 }
 
+/// Returns the sentence on drops of the receiving host, of which the sender `lost` so much.
+pub(crate) fn sentence(figures: &SenderView, lost: &str) -> String {
+    format!(
+        "The receiving host drops packets that have reached it: {}; {lost} were lost, which leaves {} over {}{}.",
+        machine::drops_text(HostDrops::of_receiver(&figures.evidence.receiver_machine)),
+        figures.rate,
+        time_text(figures.rtt),
+        text::could_carry(figures),
+    )
+}
+
 /// Returns the sentence on drops of this host, which receives.
 pub(crate) fn sentence_here(machine: &Machine, rate: BitRate) -> String {
     format!(
@@ -54,12 +66,12 @@ pub(crate) fn sentence_here(machine: &Machine, rate: BitRate) -> String {
 }
 
 /// Returns what helps against drops of the counter that has most of them.
-pub(crate) fn remedies(dropped: Option<HostDrops>) -> &'static [ManualRemedy] {
-    match dropped.map(|dropped| dropped.counter) {
-        Some(DropCounter::Filter) => &[LIFT_FILTER],
-        Some(DropCounter::Backlog) => &[LONGER_BACKLOG, SPREAD_WORK],
-        Some(DropCounter::Socket) => &[ROOM_IN_SOCKETS],
-        Some(DropCounter::Ring) | None => &[LARGER_RING, SPREAD_WORK],
+pub(crate) fn remedies(machine: &Machine) -> Vec<ManualRemedy> {
+    match HostDrops::of_receiver(machine).map(|dropped| dropped.counter) {
+        Some(DropCounter::Filter) => vec![LIFT_FILTER],
+        Some(DropCounter::Backlog) => vec![LONGER_BACKLOG, SPREAD_WORK],
+        Some(DropCounter::Socket) => vec![ROOM_IN_SOCKETS],
+        Some(DropCounter::Ring) | None => vec![LARGER_RING, SPREAD_WORK],
     }
 }
 
@@ -90,10 +102,5 @@ const ROOM_IN_SOCKETS: ManualRemedy = of_host(
 );
 
 const fn of_host(id: &'static str, why: &'static str) -> ManualRemedy {
-    ManualRemedy {
-        id,
-        scope: Scope::Host,
-        at: None,
-        why,
-    }
+    ManualRemedy::new(id, Scope::Host, why)
 }

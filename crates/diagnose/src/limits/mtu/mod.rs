@@ -3,45 +3,22 @@
 pub(crate) mod black_hole;
 pub(crate) mod mss_clamped;
 
-use fullpipe_record::{At, MtuVerdict, Remedy, Scope};
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_record::{At, Evidence, MtuVerdict, Remedy, Scope};
 
-use crate::limits::LimitFacts;
+use crate::finding::Finding;
+use crate::limits::LimitText;
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
+use crate::signals::arrivals::ReceiverView;
+use crate::signals::capture::CaptureView;
 use crate::signals::sender::SenderView;
 use crate::signals::syn_quotes;
 use crate::text::{self, Row, size_text};
 
-/// The figures of packets of the wrong size.
-pub(crate) struct PacketSize {
-    verdict: MtuVerdict,
-    rate: BitRate,
-    mss: Option<ByteCount>,
-    /// Payload that the devices of both ends would let pass.
-    possible: Option<ByteCount>,
-    /// Part of the path that has the device.
-    place: String,
-    shown: Vec<Row>,
-}
-
-impl PacketSize {
-    pub(crate) fn from_figures(verdict: MtuVerdict, figures: &SenderView) -> Self {
-        Self {
-            verdict,
-            rate: figures.rate,
-            mss: figures.mss,
-            possible: mss_clamped::possible_mss(figures),
-            place: syn_quotes::device_place(figures.evidence),
-            shown: text::trend_rows(figures),
-        }
-    }
-}
-
-impl LimitFacts for PacketSize {
-    fn sentence(&self) -> String {
-        let mss = size_text(self.mss);
-        match self.verdict {
+impl LimitText for MtuVerdict {
+    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
+        let mss = size_text(figures.mss);
+        match self {
             MtuVerdict::BlackHole => format!(
                 "Packets with {mss} of data vanish on the path without an ICMP error: small packets pass, full ones do \
                  not."
@@ -49,15 +26,50 @@ impl LimitFacts for PacketSize {
             MtuVerdict::MssClamped => format!(
                 "A device {} lowers the size of segments: they carry only {mss} of data where {} would fit; headers \
                  take the rest of the path, and {} of data arrives.",
-                self.place,
-                size_text(self.possible),
-                self.rate,
+                syn_quotes::device_place(figures.evidence),
+                size_text(mss_clamped::possible_mss(figures)),
+                figures.rate,
             ),
         }
     }
 
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn captured_sentence(&self, view: &CaptureView, finding: &Finding) -> Option<String> {
+        (*self == Self::BlackHole).then_some(())?;
+        if view.capture.only.is_some() {
+            return Some(format!(
+                "The sender repeats its first {} again and again, and no answer was captured: full packets vanish on \
+                 the path, or all do.",
+                view.passed_bytes()
+            ));
+        }
+        let text = if !view.is_at_sender() {
+            "The connection is open, and hardly any data came: full packets vanish on their way here, or the sender \
+             has none to send."
+        } else if finding.is_one_of_several {
+            "The connection is open, and hardly any data passed: full packets of the other end vanish on their way \
+             here, or the programs have none to send."
+        } else {
+            return None;
+        };
+        Some(text.to_owned())
+    }
+
+    fn received_sentence(&self, arrivals: &ReceiverView, _finding: &Finding) -> String {
+        match self {
+            Self::MssClamped => format!(
+                "Segments hold only {}, though this end would take larger ones: their headers take a part of what the \
+                 path carries, of which {} is data.",
+                size_text(arrivals.mss()),
+                arrivals.rate
+            ),
+            Self::BlackHole => "No packet of the data arrives, though the connection is open and small packets pass: \
+                                full ones vanish on the path, or the sender sends none."
+                .to_owned(),
+        }
+    }
+
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        text::trend_rows(figures)
     }
 
     fn other_end_would_show(&self) -> Option<&'static str> {
@@ -65,37 +77,22 @@ impl LimitFacts for PacketSize {
     }
 
     fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        match self.verdict {
+        match self {
             MtuVerdict::BlackHole => vec![black_hole::probe_the_mtu(advice)],
             MtuVerdict::MssClamped => Vec::new(),
         }
     }
 
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        match self.verdict {
-            MtuVerdict::BlackHole => &[
-                ManualRemedy {
-                    id: "let-too-big-pass",
-                    scope: Scope::Path,
-                    at: None,
-                    why: "A narrow link drops full packets and its ICMP error is filtered: let ICMP \"too big\" pass, \
-                          and the sender learns the size at once.",
-                },
-                ManualRemedy {
-                    id: "lower-the-mtu",
-                    scope: Scope::Host,
-                    at: Some(At::Sender),
-                    why: "An MTU of the device, or of the route, that the narrow link lets pass: with it no packet is \
-                          too large.",
-                },
+    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
+        match self {
+            MtuVerdict::BlackHole => vec![
+                ManualRemedy::new("let-too-big-pass", Scope::Path, "A narrow link drops full packets and its ICMP error is filtered: let ICMP \"too big\" pass, \
+                          and the sender learns the size at once."),
+                ManualRemedy::new("lower-the-mtu", Scope::Host, "An MTU of the device, or of the route, that the narrow link lets pass: with it no packet is \
+                          too large.").at_end(At::Sender),
             ],
-            MtuVerdict::MssClamped => &[ManualRemedy {
-                id: "larger-segments",
-                scope: Scope::Path,
-                at: None,
-                why: "A device between the ends lowers the largest segment in the handshake: its clamp should be the \
-                      MTU of its tunnel less the headers, no lower.",
-            }],
+            MtuVerdict::MssClamped => vec![ManualRemedy::new("larger-segments", Scope::Path, "A device between the ends lowers the largest segment in the handshake: its clamp should be the \
+                      MTU of its tunnel less the headers, no lower.")],
         }
     }
 }

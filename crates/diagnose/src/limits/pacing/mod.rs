@@ -4,68 +4,60 @@ pub(crate) mod congestion_control;
 pub(crate) mod max_pacing_rate;
 pub(crate) mod qdisc;
 
-use fullpipe_record::{PacingVerdict, Remedy, Scope};
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_record::{Evidence, PacingVerdict, Remedy, Scope};
 
-use crate::limits::LimitFacts;
+use crate::finding::Finding;
+use crate::limits::LimitText;
 use crate::remedies::advice::RemedyAdvice;
 use crate::remedies::manual_remedy::ManualRemedy;
+use crate::signals::arrivals::ReceiverView;
+use crate::signals::capture::CaptureView;
 use crate::signals::sender::SenderView;
-use crate::text::{self, BasicFacts, Row, rate_text, size_text};
+use crate::text::{self, Row, rate_text, size_text};
 
-/// The figures of a pace.
-pub(crate) struct PacingFacts {
-    verdict: PacingVerdict,
-    basics: BasicFacts,
-    /// Maximum that the program set, all streams together.
-    set: Option<BitRate>,
-    /// Mean that the kernel computed, all streams together.
-    computed: Option<BitRate>,
-    window: Option<ByteCount>,
-    shown: Vec<Row>,
-}
-
-impl PacingFacts {
-    pub(crate) fn from_figures(verdict: PacingVerdict, figures: &SenderView) -> Self {
-        Self {
-            verdict,
-            basics: BasicFacts::from_figures(figures),
-            set: max_pacing_rate::max_pace(figures),
-            computed: congestion_control::mean_pace(figures),
-            window: figures.mean_size(|snapshot| snapshot.cwnd),
-            shown: text::trend_rows(figures),
-        }
-    }
-}
-
-impl LimitFacts for PacingFacts {
-    fn sentence(&self) -> String {
-        let could_carry = self.basics.could_carry();
-        match self.verdict {
+impl LimitText for PacingVerdict {
+    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
+        let could_carry = text::could_carry(figures);
+        match self {
             PacingVerdict::MaxPacingRate => format!(
                 "The sending program set a maximum pace of {} on its sockets, and the transfer reaches \
                  it{could_carry}.",
-                rate_text(self.set),
+                rate_text(max_pacing_rate::max_pace(figures)),
             ),
             PacingVerdict::Qdisc => format!(
                 "A queueing discipline of the sender's network device holds packets to a rate: {} of data is \
                  sent{could_carry}.",
-                self.basics.rate,
+                figures.rate,
             ),
             PacingVerdict::CongestionControl => format!(
                 "The sender's congestion control paces at {}, below what its window of {} would allow{could_carry}.",
-                rate_text(self.computed),
-                size_text(self.window),
+                rate_text(congestion_control::mean_pace(figures)),
+                size_text(figures.mean_size(|snapshot| snapshot.cwnd)),
             ),
         }
     }
 
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn captured_sentence(&self, view: &CaptureView, _finding: &Finding) -> Option<String> {
+        Some(format!(
+            "The sender paces its data: trains of {} come evenly, at {}, though the receiver allows {} and nothing is \
+             lost.",
+            view.capture.train,
+            view.figures.rate,
+            view.window_text()
+        ))
+    }
+
+    fn received_sentence(&self, arrivals: &ReceiverView, _finding: &Finding) -> String {
+        let rate = arrivals.rate;
+        format!("The sender was asked for a maximum pace, and {rate} arrives: it reaches that.")
+    }
+
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        text::trend_rows(figures)
     }
 
     fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        let remedies = match self.verdict {
+        let remedies = match self {
             PacingVerdict::MaxPacingRate => [max_pacing_rate::higher_pace(advice), None],
             PacingVerdict::CongestionControl => [
                 advice.bbr_remedy(),
@@ -76,28 +68,25 @@ impl LimitFacts for PacingFacts {
         remedies.into_iter().flatten().collect()
     }
 
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        match self.verdict {
-            PacingVerdict::MaxPacingRate => &[ManualRemedy {
-                id: "higher-pace",
-                scope: Scope::Application,
-                at: None,
-                why: "The program set a maximum pace on its sockets: set a higher one, or none.",
-            }],
-            PacingVerdict::Qdisc => &[ManualRemedy {
-                id: "higher-rate-of-the-discipline",
-                scope: Scope::Host,
-                at: None,
-                why: "The queueing discipline of the device has a rate (see tc qdisc): raise it, or replace the \
+    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
+        match self {
+            PacingVerdict::MaxPacingRate => vec![ManualRemedy::new(
+                "higher-pace",
+                Scope::Application,
+                "The program set a maximum pace on its sockets: set a higher one, or none.",
+            )],
+            PacingVerdict::Qdisc => vec![ManualRemedy::new(
+                "higher-rate-of-the-discipline",
+                Scope::Host,
+                "The queueing discipline of the device has a rate (see tc qdisc): raise it, or replace the \
                       discipline.",
-            }],
-            PacingVerdict::CongestionControl => &[ManualRemedy {
-                id: "default-pacing-ratios",
-                scope: Scope::Namespace,
-                at: None,
-                why: "The kernel paces at tcp_pacing_ca_ratio percent of window ÷ round trip: below 100 the window is \
+            )],
+            PacingVerdict::CongestionControl => vec![ManualRemedy::new(
+                "default-pacing-ratios",
+                Scope::Namespace,
+                "The kernel paces at tcp_pacing_ca_ratio percent of window ÷ round trip: below 100 the window is \
                       never used up. Its default is 120.",
-            }],
+            )],
         }
     }
 }

@@ -447,3 +447,25 @@ impl CaptureView<'_> {
         )
     }
 }
+
+/// Returns the sentence on a window whose scale changes where no capture shows it.
+pub(crate) fn hidden_scale_sentence(view: &CaptureView, finding: &Finding) -> String {
+    if finding.other == Some(ReceiveWindowVerdict::WindowScaleStripped.into()) {
+        return "The sender asks for the window again and again and sends nothing: it takes it for less than a segment, \
+                as where a device removes or changes its scale, which the handshake would show; or its program pauses."
+            .to_owned();
+    }
+    let window = view.window_text();
+    if view.closed_on_the_way().is_some() {
+        return format!(
+            "The sender asks for the window again and again and sends nothing, though the receiver allows {window}: it \
+             may take it for less than a segment, as where a device changes its scale, or its program pauses."
+        );
+    }
+    format!(
+        "Only about {} is in flight though the receiver allows {window}: as much as its windows hold under a smaller \
+         scale. A device behind this place changes it, or the sender's buffer is as large; {}.",
+        view.flight_text(),
+        view.rate_text()
+    )
+}

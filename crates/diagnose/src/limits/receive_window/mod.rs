@@ -7,13 +7,13 @@ pub(crate) mod memory_pressure;
 use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::window;
 use fullpipe_record::{
-    Buffer, CapacityVerdict, CongestionWindowVerdict, Limit, ReceiveWindowVerdict,
+    Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, Limit, ReceiveWindowVerdict,
     ReceiverApplicationVerdict, Remedy, Scope, SendBufferVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::finding::Finding;
-use crate::limits::LimitFacts;
+use crate::limits::LimitText;
 use crate::limits::capacity::link;
 use crate::limits::receiver_application::slow_reader::{self, usual_and_most};
 use crate::remedies::advice::RemedyAdvice;
@@ -24,7 +24,7 @@ use crate::signals::path::exceeds_the_pipe;
 use crate::signals::sender::{SenderView, share_of_votes};
 use crate::signals::stream::SenderStream;
 use crate::signals::{machine, syn_quotes};
-use crate::text::{self, BasicFacts, Row, rate_clause, size_text};
+use crate::text::{self, Row, rate_clause, size_text};
 use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_FILL, MIN_WINDOW_USE};
 
 /// Share of the busy time in which the kernel must count the advertised window as the limit
@@ -123,28 +123,6 @@ fn window_still_grows(flow: &SenderStream) -> bool {
         })
 }
 
-/// The figures of a receive window.
-pub(crate) struct ReceiveWindowFacts {
-    verdict: ReceiveWindowVerdict,
-    basics: BasicFacts,
-    /// Advertised at most, all streams together.
-    largest: Option<ByteCount>,
-    reason: String,
-    shown: Vec<Row>,
-}
-
-impl ReceiveWindowFacts {
-    pub(crate) fn from_figures(verdict: ReceiveWindowVerdict, figures: &SenderView) -> Self {
-        Self {
-            verdict,
-            basics: BasicFacts::from_figures(figures),
-            largest: figures.max_size(|snapshot| snapshot.window),
-            reason: reason_at_sender(verdict, figures),
-            shown: window_rows(figures),
-        }
-    }
-}
-
 /// Returns the figures that show what a receiver allowed, and how much of it was used.
 pub(crate) fn window_rows(figures: &SenderView) -> Vec<Row> {
     vec![
@@ -183,7 +161,7 @@ fn reason_at_sender(verdict: ReceiveWindowVerdict, figures: &SenderView) -> Stri
 }
 
 /// Returns the reason why a window is as small as it is; a device that makes it so is at `place`.
-pub(crate) fn window_reason(verdict: ReceiveWindowVerdict, place: &str) -> String {
+fn window_reason(verdict: ReceiveWindowVerdict, place: &str) -> String {
     match verdict {
         ReceiveWindowVerdict::NoWindowScaling => "window scaling is off".to_owned(),
         ReceiveWindowVerdict::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF".to_owned(),
@@ -204,26 +182,68 @@ pub(crate) fn window_reason(verdict: ReceiveWindowVerdict, place: &str) -> Strin
     }
 }
 
-impl LimitFacts for ReceiveWindowFacts {
-    fn sentence(&self) -> String {
-        let basics = &self.basics;
+impl LimitText for ReceiveWindowVerdict {
+    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
+        let largest = figures.max_size(|snapshot| snapshot.window);
         format!(
             "The receiver allows at most {} in flight{} ({}){}{}.",
-            size_text(self.largest),
-            basics.in_streams(),
-            self.reason,
+            size_text(largest),
+            text::in_streams(figures),
+            reason_at_sender(*self, figures),
             rate_clause(
-                self.largest
-                    .zip(basics.rtt)
+                largest
+                    .zip(figures.rtt)
                     .map(|(size, rtt)| window::rate_of_window(size, rtt)),
-                basics.rtt,
+                figures.rtt,
             ),
-            basics.could_carry(),
+            text::could_carry(figures),
         )
     }
 
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn captured_sentence(&self, view: &CaptureView, finding: &Finding) -> Option<String> {
+        if view.capture.window_edit.is_some() {
+            return None;
+        }
+        match self {
+            Self::WindowScaleRewritten => Some(device::hidden_scale_sentence(view, finding)),
+            Self::WindowClamped => Some(format!(
+                "Only about {} is in flight though the receiver allows {}: data follows the acknowledgements, and a \
+                 packet in each round trip is cut short, as at the end of a smaller window. A device behind this place \
+                 lowers it or changes its scale, or the program offers as little at a time; {}.",
+                view.flight_text(),
+                view.window_text(),
+                view.rate_text(),
+            )),
+            _ => None,
+        }
+    }
+
+    fn received_sentence(&self, arrivals: &ReceiverView, _finding: &Finding) -> String {
+        let (rate, rtt) = (arrivals.rate, arrivals.rtt.unwrap_or_default());
+        let window = arrivals.usual_window().unwrap_or_default();
+        if arrivals.moves_nothing() {
+            return format!(
+                "Next to nothing arrives, though this end allows {window} and the sender has data: it takes the \
+                 window for less than a segment, as where a device on the way removes or changes its scale."
+            );
+        }
+        if *self == Self::WindowScaleRewritten {
+            return format!(
+                "Each round trip of {rtt} brings {} and then nothing, though more came at first, nothing is lost and \
+                 this end allows {window}: the sender takes the window for less, as where a device on the way changes \
+                 its scale.",
+                rate.bytes_in(rtt)
+            );
+        }
+        let reason = window_reason(*self, &syn_quotes::device_place(arrivals.evidence));
+        format!(
+            "This end, which receives, allows at most {window} in flight ({reason}), and each round trip of {rtt} \
+             brings as much: {rate}."
+        )
+    }
+
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        window_rows(figures)
     }
 
     fn other_end_would_show(&self) -> Option<&'static str> {
@@ -236,7 +256,7 @@ impl LimitFacts for ReceiveWindowFacts {
         let is_untuned = advice
             .receiver_settings()
             .is_some_and(|host| !host.moderate_rcvbuf);
-        let constraint = match self.verdict {
+        let constraint = match self {
             // No setting of a host changes what a device between them does to the window.
             ReceiveWindowVerdict::WindowScaleStripped
             | ReceiveWindowVerdict::WindowScaleRewritten
@@ -254,43 +274,39 @@ impl LimitFacts for ReceiveWindowFacts {
         advice.for_window(constraint)
     }
 
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        match self.verdict {
+    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
+        match self {
             ReceiveWindowVerdict::WindowScaleStripped
-            | ReceiveWindowVerdict::WindowScaleRewritten => &[ManualRemedy {
-                id: "let-window-scale-pass",
-                scope: Scope::Path,
-                at: None,
-                why: "A firewall or router between the ends edits the window scale option of the handshake: its \
+            | ReceiveWindowVerdict::WindowScaleRewritten => vec![ManualRemedy::new(
+                "let-window-scale-pass",
+                Scope::Path,
+                "A firewall or router between the ends edits the window scale option of the handshake: its \
                       setting for TCP options must let it pass unchanged.",
-            }],
-            ReceiveWindowVerdict::WindowClamped => &[ManualRemedy {
-                id: "let-windows-pass",
-                scope: Scope::Path,
-                at: None,
-                why: "A traffic shaper or proxy between the ends lowers the window of each packet: exempt this traffic \
+            )],
+            ReceiveWindowVerdict::WindowClamped => vec![ManualRemedy::new(
+                "let-windows-pass",
+                Scope::Path,
+                "A traffic shaper or proxy between the ends lowers the window of each packet: exempt this traffic \
                       from it.",
-            }],
-            ReceiveWindowVerdict::MemoryPressure => &[
-                ManualRemedy {
-                    id: "end-what-holds-memory",
-                    scope: Scope::Host,
-                    at: None,
-                    why: "The sockets of the receiving host hold more than the second value of tcp_mem: ss -tnm shows whose \
+            )],
+            ReceiveWindowVerdict::MemoryPressure => vec![
+                ManualRemedy::new(
+                    "end-what-holds-memory",
+                    Scope::Host,
+                    "The sockets of the receiving host hold more than the second value of tcp_mem: ss -tnm shows whose \
                           (r: unread, w: not yet acknowledged, in skmem); end those programs, or let them read.",
-                },
-                ManualRemedy {
-                    id: "raise-tcp-mem",
-                    scope: Scope::Host,
-                    at: None,
-                    why: "net.ipv4.tcp_mem counts pages of memory, not bytes: a second value above what all sockets need at \
+                ),
+                ManualRemedy::new(
+                    "raise-tcp-mem",
+                    Scope::Host,
+                    "net.ipv4.tcp_mem counts pages of memory, not bytes: a second value above what all sockets need at \
                           once, as far as the host has memory to spare.",
-                },
+                ),
             ],
             ReceiveWindowVerdict::SoRcvbuf
             | ReceiveWindowVerdict::TcpRmemMax
             | ReceiveWindowVerdict::AutotuningStalled
-            | ReceiveWindowVerdict::NoWindowScaling => &[],
+            | ReceiveWindowVerdict::NoWindowScaling => Vec::new(),
         }
     }
 }
@@ -394,6 +410,13 @@ impl CaptureView<'_> {
 }
 
 impl ReceiverView<'_> {
+    /// Returns true if next to nothing arrives in the judged part.
+    fn moves_nothing(&self) -> bool {
+        self.mss()
+            .zip(self.rtt)
+            .is_none_or(|(mss, rtt)| self.rate.bytes_in(rtt) * 2 < mss)
+    }
+
     /// Returns true if round trips of `rtt` bring as much as `window` allows, but for what is less
     /// than a segment, or than half of a window that has room for none.
     pub(crate) fn fills_window(&self, window: ByteCount, rtt: Span) -> bool {

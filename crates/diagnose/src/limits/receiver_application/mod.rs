@@ -2,15 +2,17 @@
 
 pub(crate) mod slow_reader;
 
-use fullpipe_record::{At, Limit, ReceiverApplicationVerdict, Scope};
-use fullpipe_units::{ByteCount, Ratio};
+use fullpipe_record::{At, Evidence, Limit, ReceiverApplicationVerdict, Scope};
+use fullpipe_units::ByteCount;
 
 use crate::finding::Finding;
-use crate::limits::{LimitFacts, receive_window, sender_application};
+use crate::limits::{LimitText, receive_window, sender_application};
 use crate::remedies::manual_remedy::ManualRemedy;
+use crate::signals::arrivals::ReceiverView;
+use crate::signals::capture::CaptureView;
 use crate::signals::machine;
 use crate::signals::sender::SenderView;
-use crate::text::{Row, size_text};
+use crate::text::{Row, size_text, time_text};
 
 /// Returns the file that the receiving program writes for most of the time, if `found` is that
 /// program or its window.
@@ -25,71 +27,66 @@ pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Findin
     Some(Finding::new(ReceiverApplicationVerdict::Storage, busy))
 }
 
-/// The figures of a slow receiving program.
-pub(crate) struct ReceiverProgramFacts {
-    verdict: ReceiverApplicationVerdict,
-    share: Ratio,
-    /// Room that it leaves, in the mean.
-    room: Option<ByteCount>,
-    /// Room that it once left.
-    most_room: Option<ByteCount>,
-    shown: Vec<Row>,
-}
-
-impl ReceiverProgramFacts {
-    pub(crate) fn from_figures(
-        verdict: ReceiverApplicationVerdict,
-        share: Ratio,
-        figures: &SenderView,
-    ) -> Self {
-        Self {
-            verdict,
-            share,
-            room: figures.mean_size(|snapshot| snapshot.window),
-            most_room: slow_reader::largest_window(figures),
-            shown: receive_window::window_rows(figures),
-        }
-    }
-}
-
-impl LimitFacts for ReceiverProgramFacts {
-    fn sentence(&self) -> String {
-        match self.verdict {
+impl LimitText for ReceiverApplicationVerdict {
+    fn sentence(&self, figures: &SenderView, finding: &Finding) -> String {
+        let most_room = slow_reader::largest_window(figures);
+        match self {
             ReceiverApplicationVerdict::Storage => {
                 format!(
                     "Writing the file holds the transfer back: it took {} of the receiver's time.",
-                    self.share
+                    finding.share
                 )
             }
-            ReceiverApplicationVerdict::SlowReader if self.most_room == Some(ByteCount::ZERO) => {
+            ReceiverApplicationVerdict::SlowReader if most_room == Some(ByteCount::ZERO) => {
                 "The receiving program reads too slowly: its window stays closed.".to_owned()
             }
             ReceiverApplicationVerdict::SlowReader => format!(
                 "The receiving program reads too slowly: it leaves room for {} at a time, where there was once room \
                  for {}.",
-                size_text(self.room),
-                size_text(self.most_room),
+                size_text(figures.mean_size(|snapshot| snapshot.window)),
+                size_text(most_room),
             ),
         }
     }
 
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn captured_sentence(&self, view: &CaptureView, finding: &Finding) -> Option<String> {
+        let of_receiver = view.figures.evidence.loaded_rtt?;
+        (view.late_receiver().as_ref() == Some(finding)).then(|| {
+            format!(
+                "The receiver answers late: a round trip takes {} for the sender and {of_receiver} for the receiver, \
+                 which has a queue of the path in its own; its program or its processor keeps the data waiting.",
+                time_text(view.figures.rtt),
+            )
+        })
+    }
+
+    fn received_sentence(&self, arrivals: &ReceiverView, finding: &Finding) -> String {
+        format!(
+            "The program here reads too slowly: data waits in its receive buffer for {} of the time, and only {} \
+             arrives.",
+            finding.share, arrivals.rate
+        )
+    }
+
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        receive_window::window_rows(figures)
     }
 
     fn other_end_would_show(&self) -> Option<&'static str> {
         Some("whether its program, its disk or its processor is slow")
     }
 
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        match self.verdict {
-            ReceiverApplicationVerdict::Storage => sender_application::FASTER_STORAGE,
-            ReceiverApplicationVerdict::SlowReader => &[ManualRemedy {
-                id: "faster-reader",
-                scope: Scope::Application,
-                at: Some(At::Receiver),
-                why: "The receiving program must take the data faster; no setting of TCP helps.",
-            }],
+    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
+        match self {
+            ReceiverApplicationVerdict::Storage => vec![sender_application::FASTER_STORAGE],
+            ReceiverApplicationVerdict::SlowReader => vec![
+                ManualRemedy::new(
+                    "faster-reader",
+                    Scope::Application,
+                    "The receiving program must take the data faster; no setting of TCP helps.",
+                )
+                .at_end(At::Receiver),
+            ],
         }
     }
 }
