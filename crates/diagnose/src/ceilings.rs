@@ -6,9 +6,7 @@ use fullpipe_units::{BitRate, ByteCount};
 
 use crate::finding::Finding;
 use crate::limits::{application_window, loss, send_buffer};
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::path;
-use crate::signals::sender::SenderView;
+use crate::signals::{ReceiverView, SenderView, path};
 use crate::thresholds::INITIAL_WINDOW;
 
 /// Returns every ceiling that the evidence gives, of all streams together, as payload.

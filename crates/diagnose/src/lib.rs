@@ -4,7 +4,6 @@
 //! names its limit, [`find_remedies()`] lists what would lift it and the gain to expect. All are
 //! pure functions of records, so that a verdict can be recomputed from an archived one.
 
-mod candidates;
 mod ceilings;
 mod confidence;
 mod finding;

@@ -2,12 +2,13 @@
 //! this order, in its own module, which knows its causes.
 
 use fullpipe_record::{
-    At, CaptureEvidence, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
+    At, Basis, CaptureEvidence, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict,
+    PacingVerdict,
 };
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::ceilings::held_against;
-use crate::finding::Finding;
+use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::{allowance, half_duplex, host_queue, link, shared};
 use crate::limits::congestion_window::{growth, ramp_up, reordering};
 use crate::limits::loss::{self, out_of_order, policer, receiver_host};
@@ -17,12 +18,10 @@ use crate::limits::receive_window::{self, device, memory_pressure};
 use crate::limits::receiver_application::{self, slow_reader};
 use crate::limits::sender_application::{self, idle, rate_limited};
 use crate::limits::{cpu, send_buffer, sender_itself};
-use crate::signals::Signals;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
 use crate::signals::path::UNSEEN;
-use crate::signals::sender::{SenderView, share_of_votes};
-use crate::signals::snapshot::JudgedSample;
+use crate::signals::{
+    CaptureView, JudgedSample, ReceiverView, SenderView, Signals, share_of_votes,
+};
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the limit of the part of a transfer that `figures` of its sending end are of.
@@ -44,20 +43,40 @@ pub(crate) fn find_limit_of_sender(figures: &SenderView, signals: &Signals) -> F
 /// Returns `found` as one of several where a few looks show it that say neither how many packets
 /// were lost at once, nor whether losses come again, nor who sets a pace.
 fn open_at_few_looks(figures: &SenderView, found: Finding) -> Finding {
-    let is_open = matches!(
-        found.verdict,
-        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering)
-            | LegalVerdict::Loss(LossVerdict::Random)
-            | LegalVerdict::Pacing(PacingVerdict::Qdisc)
-    );
-    if !is_open || figures.evidence.few_looks().is_none() {
-        return found;
-    }
-    Finding {
-        other: None,
-        ..found.one_of_several()
+    let set = match found.verdict {
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => &AFTER_UNSEEN_LOSSES,
+        LegalVerdict::Loss(LossVerdict::Random) => &UNSEEN_LOSSES,
+        LegalVerdict::Pacing(PacingVerdict::Qdisc) => &WHOSE_PACE,
+        _ => return found,
+    };
+    if figures.evidence.few_looks().is_some() {
+        found.one_of(set)
+    } else {
+        found
     }
 }
+
+/// A window that grows at a few looks.
+const AFTER_UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
+    &[LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
+LegalVerdict::Loss(LossVerdict::Random),
+LegalVerdict::Loss(LossVerdict::Policer),
+LegalVerdict::Loss(LossVerdict::ShallowQueue)],
+    "listings each second for a minute (ss -tin), or a capture: whether losses come again, and how many at once",
+).in_views(&[Basis::Sender]);
+/// Losses between a few looks.
+const UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
+    &[LegalVerdict::Loss(LossVerdict::Random),
+LegalVerdict::Loss(LossVerdict::Policer),
+LegalVerdict::Loss(LossVerdict::ShallowQueue)],
+    "listings each second for a minute (ss -tin), or a capture: how many are lost at once, and at which window",
+).in_views(&[Basis::Sender]);
+/// A pace at a few looks.
+const WHOSE_PACE: CandidateSet = CandidateSet::new(
+    &[LegalVerdict::Pacing(PacingVerdict::Qdisc),
+LegalVerdict::Pacing(PacingVerdict::MaxPacingRate)],
+    "the queueing discipline of the sender's device (tc -s qdisc), and whether its program sets a pace",
+).in_views(&[Basis::Sender]);
 
 /// Returns the limit that TCP alone shows.
 fn find_tcp_limit(figures: &SenderView) -> Finding {

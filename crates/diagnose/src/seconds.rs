@@ -8,7 +8,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::finding::Finding;
 use crate::rules::of_hosts_traced;
-use crate::signals::sender::SenderView;
+use crate::signals::SenderView;
 
 /// Share of the time from which another limit is worth reporting.
 const MIN_OTHER_SHARE: f64 = 0.15;

@@ -6,7 +6,7 @@ use fullpipe_record::{
 use fullpipe_stats::{RateInterval, within_run};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::signals::sender::SenderView;
+use crate::signals::SenderView;
 use crate::verdict::diagnose;
 
 /// Parts of equal length into which the steady part is cut for the interval of its rate.

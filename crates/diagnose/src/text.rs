@@ -3,9 +3,7 @@
 use fullpipe_record::{At, BurstRate, CaptureEvidence};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
 
-use crate::signals::capture::CaptureView;
-use crate::signals::path;
-use crate::signals::sender::SenderView;
+use crate::signals::{CaptureView, SenderView, path};
 
 /// A row of the figures that decided: its name, and its text where the evidence has it.
 pub(crate) type Row = (&'static str, Option<String>);

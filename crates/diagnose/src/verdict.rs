@@ -3,10 +3,9 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Basis, Evidence, Limit, OtherLimit, Verdict};
 use fullpipe_units::{BitRate, Ratio, Span, median};
 
-use crate::candidates::find_candidates;
 use crate::ceilings::find_ceilings;
 use crate::confidence::confidence;
-use crate::finding::Finding;
+use crate::finding::{Finding, find_candidates};
 use crate::host_counters::with_host_counters;
 use crate::limits::application_window::credit::ProgramCredit;
 use crate::limits::receiver_application::slow_reader;
@@ -16,11 +15,10 @@ use crate::rules::{
 };
 use crate::runner_up::{once_lifted, runner_up};
 use crate::seconds;
-use crate::signals::arrivals::{ReceiverView, counter_growth};
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
-use crate::signals::transfer_time::TransferTime;
-use crate::signals::{Signals, machine, syn_quotes};
+use crate::signals::arrivals::counter_growth;
+use crate::signals::{
+    CaptureView, ReceiverView, SenderView, Signals, TransferTime, machine, syn_quotes,
+};
 use crate::text::{self, Row, time_text};
 
 /// Returns the limit of a transfer.
@@ -190,10 +188,7 @@ fn evidence_basis(evidence: &Evidence) -> Basis {
 }
 
 /// Returns the figures that decided, by the names that they have on the screen.
-fn shown_figures(
-    figures: &SenderView,
-    text: &dyn LimitText,
-) -> BTreeMap<String, String> {
+fn shown_figures(figures: &SenderView, text: &dyn LimitText) -> BTreeMap<String, String> {
     let lost = figures.retransmitted_segments();
     let always: [Row; 5] = [
         ("rate", Some(figures.rate.to_string())),

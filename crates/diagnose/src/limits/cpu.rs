@@ -6,9 +6,8 @@ use fullpipe_units::{Ratio, Span};
 use crate::finding::Finding;
 use crate::limits::LimitText;
 use crate::limits::capacity::link;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::sender::SenderView;
+use crate::remedies::ManualRemedy;
+use crate::signals::{ReceiverView, SenderView};
 use crate::text::{self, Row};
 use crate::thresholds::MIN_LIMIT_SHARE;
 

@@ -17,11 +17,8 @@ pub(crate) mod unknown;
 use fullpipe_record::{Evidence, LegalVerdict, Remedy};
 
 use crate::finding::Finding;
-use crate::remedies::advice::RemedyAdvice;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
+use crate::remedies::{ManualRemedy, RemedyAdvice};
+use crate::signals::{CaptureView, ReceiverView, SenderView};
 use crate::text::Row;
 
 /// What is said of a verdict, and what helps against it.

@@ -2,16 +2,14 @@
 
 use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::window;
-use fullpipe_record::{Buffer, CapacityVerdict, Remedy, SendBufferVerdict};
+use fullpipe_record::{Buffer, Remedy, SendBufferVerdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::remedies::advice::RemedyAdvice;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::{SenderView, share_of_votes};
-use crate::signals::stream::SenderStream;
+use crate::limits::sender_itself::WAITS_IN_HOST;
+use crate::remedies::RemedyAdvice;
+use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView, share_of_votes};
 use crate::text::{self, Row, rate_clause, size_text};
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_LIMIT_SHARE};
 
@@ -190,7 +188,7 @@ impl LimitText for SendBufferVerdict {
 
     fn captured_sentence(&self, view: &CaptureView, finding: &Finding) -> Option<String> {
         let (in_flight, window, rate) = (view.flight_text(), view.window_text(), view.rate_text());
-        let waits_in_host = finding.other == Some(CapacityVerdict::HostQueue.into());
+        let waits_in_host = finding.candidates == Some(&WAITS_IN_HOST);
         if view.is_at_sender() && !waits_in_host {
             return Some(format!(
                 "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
@@ -199,7 +197,7 @@ impl LimitText for SendBufferVerdict {
         }
         let alike = if waits_in_host {
             "Data waits there all the time: for its buffer, for a pace of its device, or for room in the queue of that."
-        } else if finding.other.is_some() {
+        } else if finding.candidates.is_some() {
             "Its buffer, and a window that a device behind this place lowers, look alike from here."
         } else {
             "Its buffer, its program and a pace of its device look alike from here."

@@ -6,15 +6,89 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::finding::Finding;
-use crate::signals::arrival_course::ArrivalCourse;
-use crate::signals::arrivals::{ReceiverView, counter_growth};
-use crate::signals::capture::CaptureView;
+use crate::finding::{CandidateSet, Finding};
+use crate::limits::application_window::GRANTED_OR_BUFFER;
+use crate::limits::receive_window::device::SCALE_OR_SILENCE;
+use crate::signals::arrivals::counter_growth;
+use crate::signals::{ArrivalCourse, CaptureView, ReceiverView};
 use crate::thresholds::{
     CLOCK_TICK, CLOCKED_SHARE, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS,
     IDLE_SHARE_OF_PATH, INITIAL_WINDOW, MIN_PACED_SHARE, MIN_SHARE_OF_BURSTS,
 };
 
+/// Several connections that bring the same in each round trip.
+const BUFFER_OR_DEVICE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+        LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+    ],
+    "the queueing discipline of the sender's device (tc -s qdisc), and what waits in its buffer (ss -tnm)",
+);
+/// A round trip that brings the same and then nothing.
+const BUFFER_OR_WRITES: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+        LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "what waits in the sender's buffer (ss -tnm)",
+);
+/// Data that comes with no relation to round trips.
+const PROGRAM_OR_BUFFER: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+    ],
+    "what the sending program waits for, and what waits in its buffer (ss -tnm)",
+);
+/// Data that comes evenly.
+const WHOSE_PACE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+    ],
+    "the queueing discipline of the sender's device (tc -s qdisc), whether its program sets a pace or a rate",
+);
+/// As much in flight at any time, in a capture.
+pub(crate) const BUFFER_OR_PROGRAM: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        LegalVerdict::Pacing(PacingVerdict::Qdisc),
+    ],
+    "a capture at the sender, and what waits in its buffer (ss -tnm)",
+);
+/// The same, as acknowledgements come.
+const BUFFER_OR_WINDOW: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "a capture at the sender, which shows the windows that reach it, and what waits in its buffer (ss -tnm)",
+);
+/// The same, with data that waits at the sender at any time.
+pub(crate) const WAITS_IN_HOST: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+        LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device with its drops (tc -s qdisc)",
+);
+/// A sender that sends at times of its own and never pauses.
+const QUEUE_OR_PROGRAM: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        LegalVerdict::Pacing(PacingVerdict::Qdisc),
+    ],
+    "the queueing discipline of the sender's device and its drops, and what its program does",
+);
 /// Share of the variance of the arrivals that is left within the phases of a round trip, up to which
 /// they repeat with it (simulated: at most 0.36 of 45 of 50 full send buffers, 0.30 and more of 42
 /// of 50 programs that pause).
@@ -56,25 +130,24 @@ pub(crate) fn sender_itself(arrivals: &ReceiverView) -> Option<Finding> {
         }
         () if is_own && is_even => rate_of_the_sender(arrivals),
         // One of several connections has the pattern of all of them.
-        () if is_own && arrivals.flows.len() > 1 => {
-            full_buffer(arrivals).add_alternative(PacingVerdict::Qdisc)
-        }
+        () if is_own && arrivals.flows.len() > 1 => full_buffer(arrivals).one_of(&BUFFER_OR_DEVICE),
         () if !is_even && is_own && trickles_after_first_window(arrivals, &course) => {
-            Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE).one_of_several()
+            Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE)
+                .one_of(&SCALE_OR_SILENCE)
         }
         () if !is_even && arrivals.is_away_beyond_windows(&course) => idle,
         () if is_own && arrivals.was_faster(FASTER_THAN_A_BUFFER) => idle,
         () if !is_even && is_silent_for_round_trips(arrivals, &course) => {
-            full_buffer(arrivals).one_of_several()
+            full_buffer(arrivals).one_of(&BUFFER_OR_WRITES)
         }
         () if !is_even && left <= most_left => full_buffer(arrivals),
         () if !is_even && has_own_times && left <= OWN_COURSE => {
-            full_buffer(arrivals).one_of_several()
+            full_buffer(arrivals).one_of(&BUFFER_OR_WRITES)
         }
-        () if !is_even && has_own_times => idle.add_alternative(SendBufferVerdict::TcpWmemMax),
-        () if is_own && left >= NO_ROUND_TRIPS => rate_of_the_sender(arrivals).one_of_several(),
+        () if !is_even && has_own_times => idle.one_of(&PROGRAM_OR_BUFFER),
+        () if is_own && left >= NO_ROUND_TRIPS => rate_of_the_sender(arrivals).one_of(&WHOSE_PACE),
         () if is_own => full_buffer(arrivals),
-        () => idle.add_alternative(SendBufferVerdict::TcpWmemMax),
+        () => idle.one_of(&PROGRAM_OR_BUFFER),
     })
 }
 
@@ -116,7 +189,7 @@ fn full_buffer(arrivals: &ReceiverView) -> Finding {
     if arrivals.is_own_load() {
         found
     } else {
-        found.one_of_several()
+        found.one_of(&BUFFER_OR_WRITES)
     }
 }
 
@@ -140,7 +213,7 @@ fn rate_of_the_sender(arrivals: &ReceiverView) -> Finding {
     let may_be_pace = if arrivals.was_always_as_fast() {
         pace.clone()
     } else {
-        pace.clone().one_of_several()
+        pace.clone().one_of(&WHOSE_PACE)
     };
     let Some(acknowledged) = arrivals.acknowledgements_of_a_segment() else {
         return may_be_pace;
@@ -212,7 +285,7 @@ impl CaptureView<'_> {
         if self.is_answered_in_each_round_trip() {
             return Some(
                 Finding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE)
-                    .one_of_several(),
+                    .one_of(&GRANTED_OR_BUFFER),
             );
         }
         let at_own_times = self
@@ -241,9 +314,8 @@ impl CaptureView<'_> {
                 Some(_) => self.follows_acknowledgements(),
                 None => self.cuts_packets()?,
             };
-            let lowered = ReceiveWindowVerdict::WindowClamped;
             return Some(if may_be_window {
-                found.add_alternative(lowered)
+                found.one_of(&BUFFER_OR_WINDOW)
             } else {
                 self.with_program(found)
             });
@@ -263,7 +335,7 @@ impl CaptureView<'_> {
         if is_held && !self.writes_show() && self.data_waits_at_sender() {
             // Neither a buffer nor a pace, behind which data waits at any time.
             let found = Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
-            return Some(found.add_alternative(CapacityVerdict::HostQueue));
+            return Some(found.one_of(&WAITS_IN_HOST));
         }
         let found: LegalVerdict = if self.writes_show() {
             SenderApplicationVerdict::Idle.into()
@@ -282,7 +354,7 @@ impl CaptureView<'_> {
         };
         let finding = Finding::new(found, Ratio::ONE);
         Some(if found == CapacityVerdict::HostQueue.into() {
-            finding.one_of_several()
+            finding.one_of(&QUEUE_OR_PROGRAM)
         } else {
             self.with_program(finding)
         })
@@ -292,7 +364,7 @@ impl CaptureView<'_> {
     fn with_program(&self, found: Finding) -> Finding {
         let may_be = found.verdict == SendBufferVerdict::TcpWmemMax.into();
         if may_be && self.was_a_little_fuller() {
-            found.add_alternative(SenderApplicationVerdict::Idle)
+            found.one_of(&BUFFER_OR_PROGRAM)
         } else {
             found
         }

@@ -4,9 +4,7 @@ use fullpipe_record::{At, UnknownVerdict};
 
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
+use crate::signals::{CaptureView, ReceiverView, SenderView};
 use crate::text::{self, Row};
 
 impl LimitText for UnknownVerdict {

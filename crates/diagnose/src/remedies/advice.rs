@@ -9,9 +9,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::remedies::outlook::{ChangeOutlook, longest_of_bbr, usual_of_bbr};
-use crate::signals::sender::SenderView;
+use crate::remedies::outlook::{longest_of_bbr, usual_of_bbr};
+use crate::remedies::{ChangeOutlook, ManualRemedy};
+use crate::signals::SenderView;
 use crate::thresholds::{MAX_STREAMS, NEXT_SIZE_FACTOR};
 
 /// The evidence and the verdict for which remedies are sought.

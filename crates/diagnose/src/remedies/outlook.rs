@@ -9,8 +9,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::signals::sender::{RetransmittedSegments, SenderView};
-use crate::signals::{path, policer_rate};
+use crate::signals::{RetransmittedSegments, SenderView, path, policer_rate};
 use crate::thresholds::NEXT_SIZE_FACTOR;
 
 /// The path, the hosts and the load as the evidence has them, to predict what changes would bring.

@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Evidence, Sample, TcpInfo, TransferProgress};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
-use crate::signals::arrival_course::ArrivalCourse;
-use crate::signals::path;
-use crate::signals::sender::share_of_votes;
 use crate::signals::snapshot::{own_window, received_bytes};
 use crate::signals::stream::by_stream;
+use crate::signals::{ArrivalCourse, path, share_of_votes};
 use crate::thresholds::{CLOCK_TICK, INFLATED_RTT_FACTOR, MIN_RECOVERIES};
 
 /// The figures of the receiving end's samples, over the part that is judged.

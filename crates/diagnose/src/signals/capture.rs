@@ -5,7 +5,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
 use crate::limits::capacity::link;
 use crate::limits::receive_window::host;
-use crate::signals::sender::{SenderView, share_of_votes};
+use crate::signals::{SenderView, share_of_votes};
 use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_SHARE_OF_FULL_BUFFER};
 
 /// A transfer as a capture shows it.

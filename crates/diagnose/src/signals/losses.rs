@@ -3,9 +3,8 @@ use std::collections::BTreeMap;
 use fullpipe_record::{CongestionState, Sample};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
-use crate::signals::snapshot::JudgedSample;
 use crate::signals::spread::relative_deviation;
-use crate::signals::stream::SenderStream;
+use crate::signals::{JudgedSample, SenderStream};
 use crate::thresholds::{MIN_BURST_SHARE, MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show

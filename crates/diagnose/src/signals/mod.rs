@@ -25,10 +25,18 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 
 use crate::finding::Finding;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::sender::SenderView;
-use crate::signals::transfer_time::TransferTime;
+use crate::limits::receiver_application::slow_reader::NO_TIME_TO_READ;
+use crate::limits::sender_application::idle::NO_TIME_TO_WRITE;
 use crate::thresholds::MIN_LIMIT_SHARE;
+
+pub(crate) use arrival_course::ArrivalCourse;
+pub(crate) use arrivals::ReceiverView;
+pub(crate) use capture::CaptureView;
+pub(crate) use loss_episodes::LossEpisodes;
+pub(crate) use sender::{RetransmittedSegments, SenderView, share_of_votes};
+pub(crate) use snapshot::JudgedSample;
+pub(crate) use stream::SenderStream;
+pub(crate) use transfer_time::TransferTime;
 
 /// Amount of the evidence, and what it rules out.
 pub(crate) struct Signals {
@@ -181,14 +189,16 @@ impl TransferTime {
             .share_if_most(TransferTimeUse::WindowClosed)
             .filter(|_| !of_receiver)
         {
-            return Finding::new(ReceiverApplicationVerdict::SlowReader, closed).one_of_several();
+            return Finding::new(ReceiverApplicationVerdict::SlowReader, closed)
+                .one_of(&NO_TIME_TO_READ);
         }
         // A program that has long had nothing to send, and asks at most whether the other end is
         // there.
         if self.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR
             && !found.may_be(Limit::Mtu)
         {
-            return Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of_several();
+            return Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE)
+                .one_of(&NO_TIME_TO_WRITE);
         }
         let explains_timers =
             of_receiver || found.limit_kind() == Limit::Loss || found.may_be(Limit::Mtu);

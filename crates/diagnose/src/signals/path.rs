@@ -4,8 +4,7 @@ use fullpipe_model::framing;
 use fullpipe_record::{Evidence, IpVersion, Sample, TransferProgress};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::signals::sender::SenderView;
-use crate::signals::snapshot::JudgedSample;
+use crate::signals::{JudgedSample, SenderView};
 use crate::thresholds::{INFLATED_RTT_FACTOR, MIN_ECHOES, SEGMENT_TRAIN};
 
 /// Returns the payload that the stated bandwidth can carry; `None` where none was stated.

@@ -3,8 +3,7 @@
 use fullpipe_record::SNAPSHOT_SPREAD;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-use crate::signals::sender::SenderView;
-use crate::signals::stream::SenderStream;
+use crate::signals::{SenderStream, SenderView};
 
 /// Shortest time over which the rate of a device that drops is taken.
 const MIN_POLICED_TIME: Span = Span::from_secs(1);

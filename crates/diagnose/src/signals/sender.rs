@@ -2,9 +2,7 @@ use fullpipe_model::loss::CongestionControl;
 use fullpipe_record::{Evidence, Steady, TcpInfo, TransferProgress, least_rtt};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
-use crate::signals::losses;
-use crate::signals::snapshot::JudgedSample;
-use crate::signals::stream::SenderStream;
+use crate::signals::{JudgedSample, SenderStream, losses};
 use crate::thresholds::MIN_LOSS_OF_PROBES;
 
 /// The figures of the sending end's samples, over the part of the transfer that is judged.

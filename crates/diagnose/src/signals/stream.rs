@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Evidence, Sample, Steady, TcpInfo};
 use fullpipe_units::Span;
 
-use crate::signals::snapshot::{FallbackFigures, JudgedSample};
+use crate::signals::JudgedSample;
+use crate::signals::snapshot::FallbackFigures;
 
 /// One stream at the sending end.
 pub(crate) struct SenderStream<'a> {

@@ -6,10 +6,8 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
 use crate::limits::receive_window::clocks_say_window;
 use crate::limits::send_buffer::buffer_is_full;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::sender::SenderView;
-use crate::signals::snapshot::{JudgedSample, own_window, received_bytes};
-use crate::signals::stream::SenderStream;
+use crate::signals::snapshot::{own_window, received_bytes};
+use crate::signals::{JudgedSample, ReceiverView, SenderStream, SenderView};
 use crate::thresholds::{
     INFLATED_RTT_FACTOR, MIN_RETRANSMISSION_TIMEOUT, MIN_WINDOW_FILL, REGROWN_WINDOW_FACTOR,
     SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,

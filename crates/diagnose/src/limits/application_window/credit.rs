@@ -4,10 +4,8 @@
 use fullpipe_record::{Evidence, Sample, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
-use crate::signals::arrivals::{ReceiverView, growth_in_flow};
-use crate::signals::sender::{SenderView, share_of_votes};
-use crate::signals::snapshot::JudgedSample;
-use crate::signals::stream::SenderStream;
+use crate::signals::arrivals::growth_in_flow;
+use crate::signals::{JudgedSample, ReceiverView, SenderStream, SenderView, share_of_votes};
 use crate::thresholds::{MIN_CHANNEL_FILL, MIN_LIMIT_SHARE, TICK_TOLERANCE};
 
 /// Credit that holds a transfer back.

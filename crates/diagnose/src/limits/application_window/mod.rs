@@ -12,16 +12,30 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::finding::Finding;
+use crate::finding::{CandidateSet, Finding};
 use crate::limits::LimitText;
 use crate::limits::application_window::credit::{ProgramCredit, is_reached};
-use crate::remedies::advice::RemedyAdvice;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
+use crate::remedies::{ManualRemedy, RemedyAdvice};
+use crate::signals::{CaptureView, ReceiverView, SenderView};
 use crate::text::{self, Row};
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_CHANNEL_FILL};
+
+/// As much in each round trip, from the receiving end.
+const CREDIT_OR_BUFFER: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "what waits in the sender's buffer (ss -tnm), and the same transfer by another protocol",
+);
+/// As much in each round trip, in a capture.
+pub(crate) const GRANTED_OR_BUFFER: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "which programs these are, and what waits in the sender's buffer (ss -tnm)",
+);
 
 /// Programs that have OpenSSH's window; by version, a server's part has a name of its own.
 const SSH: [&str; 7] = [
@@ -81,7 +95,7 @@ fn window_of_credit(evidence: &Evidence, rate: BitRate, credit: ProgramCredit) -
     let share = Ratio::new(rate.relative_to(credit.allowed).min(1.0));
     let found = Finding::new(verdict, share);
     Some(if evidence.sender_samples.is_empty() {
-        found.one_of_several()
+        found.one_of(&CREDIT_OR_BUFFER)
     } else {
         found
     })
@@ -115,7 +129,7 @@ fn full_channel(
     let free = matches!(
         found.limit_kind(),
         Limit::SenderApplication | Limit::ReceiverApplication | Limit::Unknown
-    ) || (found.limit_kind() == Limit::SendBuffer && found.is_one_of_several);
+    ) || (found.limit_kind() == Limit::SendBuffer && found.candidates.is_some());
     let held = is_reached(rate, window_ceiling(evidence, rtt)?);
     // The receiving end grants the window. Of nothing found there is no share, but the program did
     // not do this by half.

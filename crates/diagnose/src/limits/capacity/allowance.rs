@@ -6,14 +6,29 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
-use crate::finding::Finding;
+use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::{flow_limit, link};
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::losses;
+use crate::remedies::ManualRemedy;
 use crate::signals::path::rtt_is_inflated_over;
-use crate::signals::sender::SenderView;
+use crate::signals::{ReceiverView, SenderView, losses};
 use crate::thresholds::{MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
+
+/// A rate that fell, and is held down by losses.
+pub(crate) const ALLOWANCE_OR_POLICER: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Capacity(CapacityVerdict::Allowance),
+        LegalVerdict::Loss(LossVerdict::Policer),
+    ],
+    "a second transfer after a rest, which has the higher rate again for as many bytes",
+);
+/// A rate that fell.
+const ALLOWANCE_OR_SHARED: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Capacity(CapacityVerdict::Allowance),
+        LegalVerdict::Capacity(CapacityVerdict::Shared),
+    ],
+    "a second transfer after a rest, which has the higher rate again, and the counters of the device (ethtool -S)",
+);
 
 /// Two rates of one transfer, the later one clearly lower, and neither of them short.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -226,12 +241,12 @@ pub(crate) fn behind_rates(figures: &SenderView, found: &Finding) -> Option<Find
     );
     if let Some(fallen) = FallenRate::from_figures(figures, by_device) {
         // The bucket of a policer may last for seconds, too.
-        let other = match found.verdict {
-            policed @ LegalVerdict::Loss(LossVerdict::Policer) => policed,
-            _ => CapacityVerdict::Shared.into(),
+        let set = if found.verdict == LossVerdict::Policer.into() {
+            &ALLOWANCE_OR_POLICER
+        } else {
+            &ALLOWANCE_OR_SHARED
         };
-        let found = Finding::new(CapacityVerdict::Allowance, fallen.share);
-        return Some(found.add_alternative(other));
+        return Some(Finding::new(CapacityVerdict::Allowance, fallen.share).one_of(set));
     }
     flow_limit::find_flow_limit(figures, found)
 }

@@ -5,12 +5,33 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, median};
 
-use crate::finding::Finding;
-use crate::remedies::advice::RemedyAdvice;
+use crate::finding::{CandidateSet, Finding};
+use crate::remedies::RemedyAdvice;
+use crate::signals::SenderView;
 use crate::signals::path::{self, stated_capacity};
-use crate::signals::sender::SenderView;
 use crate::thresholds::{MAX_STREAMS, NEXT_SIZE_FACTOR, SHARED_PIPE_SHARE};
 
+/// Connections that all have one rate.
+const EACH_OR_SHARED: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Capacity(CapacityVerdict::PerFlowLimit),
+        LegalVerdict::Capacity(CapacityVerdict::Shared),
+    ],
+    "transfers of one connection and of twice as many: whether each keeps its rate",
+);
+/// The same, with losses.
+const EACH_OR_POLICER: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Capacity(CapacityVerdict::PerFlowLimit),
+        LegalVerdict::Loss(LossVerdict::Policer),
+    ],
+    "transfers of one connection and of twice as many: whether each keeps its rate",
+);
+/// A single connection at a rate that providers grant one.
+const KNOWN_LIMIT: CandidateSet = CandidateSet::new(
+    &[LegalVerdict::Capacity(CapacityVerdict::PerFlowLimit)],
+    "a transfer of several connections (-P 4): whether they carry more together",
+);
 /// Largest difference between the data of connections, as a share of their median, at which each
 /// has a bound of its own.
 const SAME_RATE_OF_FLOWS: f64 = 0.05;
@@ -32,23 +53,18 @@ pub(crate) fn find_flow_limit(figures: &SenderView, found: &Finding) -> Option<F
         let is_loss = found.limit_kind() == Limit::Loss;
         let is_alike = are_several && (is_policed || spread <= EQUAL_RATE_OF_FLOWS)
             || !is_loss && path::carries_one_rate(figures);
-        let other: LegalVerdict = if is_loss {
-            LossVerdict::Policer.into()
+        let set = if is_loss {
+            &EACH_OR_POLICER
         } else {
-            CapacityVerdict::Shared.into()
+            &EACH_OR_SHARED
         };
         let is_bound = figures.rate < stated.scale_by(SHARED_PIPE_SHARE)
             && is_alike
             && spread <= SAME_RATE_OF_FLOWS;
-        return is_bound.then(|| {
-            found
-                .as_verdict(CapacityVerdict::PerFlowLimit)
-                .add_alternative(other)
-        });
+        return is_bound.then(|| found.as_verdict(CapacityVerdict::PerFlowLimit).one_of(set));
     }
     let may_be = is_policed || found.verdict == LegalVerdict::Capacity(CapacityVerdict::Link);
-    (may_be && is_at_known_limit(figures))
-        .then(|| found.clone().add_alternative(CapacityVerdict::PerFlowLimit))
+    (may_be && is_at_known_limit(figures)).then(|| found.clone().one_of(&KNOWN_LIMIT))
 }
 
 /// Returns the largest difference between what streams carry, as a share of their median; `None`

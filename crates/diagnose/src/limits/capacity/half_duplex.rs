@@ -4,8 +4,8 @@ use fullpipe_record::{CapacityVerdict, DeviceReport, Evidence, Limit, Machine, S
 use fullpipe_units::{BitRate, count_noun};
 
 use crate::finding::Finding;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::sender::SenderView;
+use crate::remedies::ManualRemedy;
+use crate::signals::SenderView;
 use crate::thresholds::MIN_OWN_DROPS;
 
 /// Finds a link of a host at half duplex behind what looks like a limit of the path.

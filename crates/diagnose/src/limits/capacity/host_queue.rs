@@ -5,10 +5,8 @@ use fullpipe_units::{Ratio, SegCount};
 
 use crate::finding::Finding;
 use crate::limits::pacing::qdisc;
-use crate::remedies::advice::RemedyAdvice;
-use crate::signals::capture::CaptureView;
-use crate::signals::machine;
-use crate::signals::sender::SenderView;
+use crate::remedies::RemedyAdvice;
+use crate::signals::{CaptureView, SenderView, machine};
 use crate::thresholds::{MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEXT_SIZE_FACTOR};
 
 /// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP

@@ -1,23 +1,21 @@
 //! A link that is full.
 
 use fullpipe_record::{
-    CapacityVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict, SenderApplicationVerdict,
-    TransferProgress,
+    CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
+    SendBufferVerdict, SenderApplicationVerdict, TransferProgress,
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::finding::Finding;
+use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::shared;
 use crate::limits::congestion_window::reordering;
 use crate::limits::loss::{self, loss_window, policer};
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::losses;
+use crate::limits::sender_application::idle::{NO_TIME_TO_WRITE, PAUSES_OR_FULL_PATH};
 use crate::signals::path::{
     self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend,
     rtt_is_inflated_over, rtt_trend, stated_capacity, time_on_the_line,
 };
-use crate::signals::sender::{SenderView, share_of_votes};
+use crate::signals::{CaptureView, ReceiverView, SenderView, losses, share_of_votes};
 use crate::text::time_text;
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, CLOCK_TICK, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS,
@@ -25,6 +23,60 @@ use crate::thresholds::{
     MIN_ECHOES, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES, MIN_SHARE_OF_BURSTS,
     SHARED_PIPE_SHARE, WHOLE_RATE_SHARE,
 };
+
+/// A queue behind which data comes evenly.
+const FULL_OR_HELD_IN_HOST: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Capacity(CapacityVerdict::Link),
+        LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        LegalVerdict::Capacity(CapacityVerdict::Shared),
+    ],
+    "the rate of the path, and the queueing discipline of the sender's device (tc -s qdisc)",
+);
+/// A path that is full, or a shaper of the sending host.
+pub(crate) const FULL_OR_PACED: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
+    ],
+    "a capture at the sender",
+);
+/// Losses in a capture that shows no queue.
+const LOSS_OR_QUEUE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Loss(LossVerdict::Random),
+        LegalVerdict::Capacity(CapacityVerdict::Shared),
+        LegalVerdict::Capacity(CapacityVerdict::Link),
+    ],
+    "round-trip times under load: a capture at the sender, or one with timestamps",
+);
+/// Pauses that seem a part of round trips.
+const PAUSES_OR_CAPTURED_QUEUE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        LegalVerdict::Capacity(CapacityVerdict::Shared),
+        LegalVerdict::Capacity(CapacityVerdict::Link),
+    ],
+    "a capture at the sender, or round-trip times next to the transfer (ping)",
+);
+/// A transfer of which the rest may be lost before this place.
+const ENDED_OR_LOST: CandidateSet = CandidateSet::new(
+    &[LegalVerdict::Loss(LossVerdict::Random)],
+    "a capture at the sender, which shows what it repeats",
+);
+/// The same of a sender that seems to hold itself back.
+const HELD_BACK_OR_LOST: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+        LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
+        LegalVerdict::Loss(LossVerdict::Random),
+    ],
+    "a capture at the sender, which shows what it repeats",
+);
+/// The same where nothing tells what else it is.
+const REPEATED_UNSEEN: CandidateSet =
+    CandidateSet::new(&[], "a capture at the sender, which shows what it repeats");
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
 pub(crate) fn full_as_stated_by_arrivals(arrivals: &ReceiverView) -> Option<Finding> {
@@ -47,13 +99,13 @@ pub(crate) fn queue_on_the_path(arrivals: &ReceiverView) -> Option<Finding> {
     let found = arrivals.full_path(capacity);
     // A queue of the sending host, which a discipline holds to a rate, is one of the path from
     // here. Its sender has few packets in it, and loses none.
-    let may_be_host = !found.is_one_of_several
+    let may_be_host = found.candidates.is_none()
         && arrivals.is_flat()
         && arrivals.may_wait_in_the_host()
         && arrivals.loss_rounds() == 0
         && (capacity == CapacityVerdict::Shared || arrivals.stated_capacity().is_none());
     Some(if may_be_host {
-        found.add_alternative(PacingVerdict::Qdisc)
+        found.one_of(&FULL_OR_HELD_IN_HOST)
     } else {
         found
     })
@@ -301,7 +353,7 @@ impl CaptureView<'_> {
         }
         let may_be_queue = found.verdict == LossVerdict::Random.into() && self.sees_no_queue();
         Some(if may_be_queue {
-            found.one_of_several()
+            found.one_of(&LOSS_OR_QUEUE)
         } else {
             self.with_pauses(self.with_shaper(found))
         })
@@ -351,7 +403,7 @@ impl CaptureView<'_> {
             && self.figures.sent_again_in_all().unwrap_or(0) < FEW_SEGMENTS
             && !is_long;
         if may_be {
-            found.one_of_several()
+            found.one_of(&FULL_OR_PACED)
         } else {
             found
         }
@@ -361,17 +413,32 @@ impl CaptureView<'_> {
     /// connection goes on: the sender may repeat what no more comes here.
     pub(crate) fn with_open_end(&self, found: Finding) -> Finding {
         let is_open = self.figures.part.is_none() && !self.capture.closed && !self.is_at_sender();
-        let is_of_sender = matches!(
-            found.limit_kind(),
-            Limit::SenderApplication | Limit::SendBuffer | Limit::Pacing | Limit::CongestionWindow
-        );
-        if is_open
-            && found.other.is_none()
-            && (is_of_sender || found.verdict == CapacityVerdict::Link.into())
-        {
-            found.add_alternative(LossVerdict::Random)
-        } else {
-            found
+        let is_decided = match found.candidates {
+            None => true,
+            Some(set) => [&FULL_OR_PACED, &NO_TIME_TO_WRITE].contains(&set),
+        };
+        match found.verdict {
+            _ if !is_open => found,
+            LegalVerdict::Capacity(CapacityVerdict::Link)
+            | LegalVerdict::CongestionWindow(CongestionWindowVerdict::RampUp) => {
+                found.one_of(&ENDED_OR_LOST)
+            }
+            LegalVerdict::CongestionWindow(_) => found.one_of(&REPEATED_UNSEEN),
+            LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle)
+            | LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax)
+            | LegalVerdict::Pacing(PacingVerdict::MaxPacingRate)
+                if is_decided =>
+            {
+                found.one_of(&HELD_BACK_OR_LOST)
+            }
+            LegalVerdict::SenderApplication(_)
+            | LegalVerdict::SendBuffer(_)
+            | LegalVerdict::Pacing(_)
+                if is_decided =>
+            {
+                found.one_of(&REPEATED_UNSEEN)
+            }
+            _ => found,
         }
     }
 
@@ -389,7 +456,7 @@ impl CaptureView<'_> {
         if may_pause {
             found
                 .as_verdict(SenderApplicationVerdict::Idle)
-                .add_alternative(CapacityVerdict::Shared)
+                .one_of(&PAUSES_OR_CAPTURED_QUEUE)
         } else {
             found
         }
@@ -430,7 +497,7 @@ impl ReceiverView<'_> {
         let pauses = verdict == CapacityVerdict::Link && self.loss_rounds() < MIN_RECOVERIES;
         let may_pause = is_faster && (pauses || self.may_only_pause());
         if may_pause || (self.whole.len() > 1 && self.may_only_pause()) {
-            found.add_alternative(SenderApplicationVerdict::Idle)
+            found.one_of(&PAUSES_OR_FULL_PATH)
         } else {
             found
         }

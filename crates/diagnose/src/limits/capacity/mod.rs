@@ -7,16 +7,13 @@ pub(crate) mod host_queue;
 pub(crate) mod link;
 pub(crate) mod shared;
 
-use fullpipe_record::{CapacityVerdict, Evidence, PacingVerdict, Remedy, Scope};
+use fullpipe_record::{CapacityVerdict, Evidence, Limit, Remedy, Scope};
 
 use crate::finding::Finding;
 use crate::limits::LimitText;
 use crate::limits::capacity::allowance::FallenRate;
-use crate::remedies::advice::RemedyAdvice;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
+use crate::remedies::{ManualRemedy, RemedyAdvice};
+use crate::signals::{CaptureView, ReceiverView, SenderView};
 use crate::text::{self, Row, time_text};
 
 impl LimitText for CapacityVerdict {
@@ -70,11 +67,11 @@ impl LimitText for CapacityVerdict {
             Self::HalfDuplexOfReceiver => half_duplex::sentence(*self, arrivals.evidence, rate),
             Self::Allowance => FallenRate::from_arrivals(arrivals)
                 .map_or_else(String::new, |fallen| fallen.sentence()),
-            _ if finding.other == Some(PacingVerdict::Qdisc.into()) => format!(
+            _ if finding.may_be(Limit::Pacing) => format!(
                 "{rate} arrives evenly, and a queue stands before it: the pipe is full, or a queue of the sending host \
                  that is held to a rate."
             ),
-            _ if finding.is_one_of_several => format!(
+            _ if finding.candidates.is_some() => format!(
                 "{rate} arrives, and round trips seem to take {}, longer than those of the idle path: the pipe is \
                  full, or the sender pauses.",
                 arrivals.rtt.unwrap_or_default()

@@ -1,15 +1,12 @@
 //! A full link that others load too.
 
-use fullpipe_record::{
-    CapacityVerdict, CongestionWindowVerdict, Limit, LossVerdict, SenderApplicationVerdict,
-};
+use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, Limit, LossVerdict};
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::finding::Finding;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::losses;
+use crate::limits::sender_application::idle::PAUSES_OR_FULL_PATH;
 use crate::signals::path::{queue_before_the_load, stated_capacity};
-use crate::signals::sender::SenderView;
+use crate::signals::{ReceiverView, SenderView, losses};
 use crate::thresholds::{
     FASTER_THAN_A_BUFFER, REGROWN_WINDOW_FACTOR, ROUNDS_OF_STARTUP, SHARED_PIPE_SHARE,
 };
@@ -28,7 +25,7 @@ pub(crate) fn lengthened_path(arrivals: &ReceiverView) -> Option<Finding> {
             && arrivals.loss_rounds() <= ROUNDS_OF_STARTUP
             && arrivals.busiest_course().is_some_and(is_away)
         {
-            found.add_alternative(SenderApplicationVerdict::Idle)
+            found.one_of(&PAUSES_OR_FULL_PATH)
         } else {
             found
         }

@@ -1,16 +1,62 @@
 //! A congestion window that grows, after a loss or without one.
 
-use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, LegalVerdict, LossVerdict};
+use fullpipe_record::{
+    Basis, CapacityVerdict, CongestionWindowVerdict, CpuVerdict, LegalVerdict, LossVerdict,
+    SendBufferVerdict, SenderApplicationVerdict,
+};
 use fullpipe_units::{Ratio, Span};
 
-use crate::finding::Finding;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::losses;
+use crate::finding::{CandidateSet, Finding};
 use crate::signals::path::mean_trend;
-use crate::signals::sender::SenderView;
+use crate::signals::{CaptureView, ReceiverView, SenderView, losses};
 use crate::thresholds::{REGROWING_WINDOW_FACTOR, REGROWN_WINDOW_FACTOR};
 
+/// What may have taken the packets of a burst.
+pub(crate) const AFTER_A_BURST: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
+        LegalVerdict::Loss(LossVerdict::ShallowQueue),
+        LegalVerdict::Loss(LossVerdict::Policer),
+    ],
+    "a longer transfer (-t 60): whether losses come again, at which window, and behind a queue",
+)
+.in_views(&[Basis::BothEnds, Basis::Sender]);
+/// What may have taken single packets.
+const AFTER_A_LOSS: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
+        LegalVerdict::Loss(LossVerdict::Random),
+        LegalVerdict::Loss(LossVerdict::ShallowQueue),
+    ],
+    "a longer transfer (-t 60): whether losses come again, and at which window",
+);
+/// A window that grows, or the send buffer that the kernel makes larger with it.
+const WINDOW_OR_BUFFER: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit),
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+    ],
+    "the sender's congestion window, and what waits in its buffer (ss -tnmi)",
+);
+/// A window that grows back in a capture, which does not show the drops of the sender's queue.
+const LOST_IN_HOST: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
+        LegalVerdict::Loss(LossVerdict::Policer),
+        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+    ],
+    "a longer transfer: whether losses come again, and the drops of the queue of the sender's device",
+);
+/// A window that grows in a capture in which nothing is lost.
+const SLOW_GROWTH: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit),
+        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor time",
+);
 /// Highest rate before a loss ÷ the rate now, from which the loss has made the congestion window
 /// small (CUBIC keeps 0.7).
 const LOWERED_BY_LOSS_FACTOR: f64 = 1.2;
@@ -33,7 +79,7 @@ pub(crate) fn growing_window(arrivals: &ReceiverView) -> Option<Finding> {
     let found = found.then(|| Finding::new(cause, Ratio::ONE))?;
     // The kernel makes a send buffer larger while the window grows.
     Some(if cause == CongestionWindowVerdict::EarlyExit {
-        found.one_of_several()
+        found.one_of(&WINDOW_OR_BUFFER)
     } else {
         found
     })
@@ -63,10 +109,10 @@ pub(crate) fn find_growth_after_loss(figures: &SenderView, held: Ratio) -> Optio
         return Some(found);
     }
     let in_a_burst = losses::began_with_a_burst(&figures.flows, Span::MAX);
-    Some(found.add_alternative(if in_a_burst {
-        LossVerdict::Policer
+    Some(found.one_of(if in_a_burst {
+        &AFTER_A_BURST
     } else {
-        LossVerdict::Random
+        &AFTER_A_LOSS
     }))
 }
 
@@ -98,9 +144,12 @@ impl CaptureView<'_> {
             {
                 found.as_verdict(CapacityVerdict::Shared)
             }
-            LegalVerdict::CongestionWindow(
-                CongestionWindowVerdict::Recovering | CongestionWindowVerdict::EarlyExit,
-            ) => found.one_of_several(),
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => {
+                found.one_of(&LOST_IN_HOST)
+            }
+            LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit) => {
+                found.one_of(&SLOW_GROWTH)
+            }
             _ => found,
         })
     }

@@ -8,10 +8,8 @@ use fullpipe_record::{At, CongestionWindowVerdict, Evidence, Remedy, Scope};
 
 use crate::finding::Finding;
 use crate::limits::{LimitText, loss};
-use crate::remedies::advice::RemedyAdvice;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::sender::SenderView;
+use crate::remedies::{ManualRemedy, RemedyAdvice};
+use crate::signals::{ReceiverView, SenderView};
 use crate::text::{self, Row, size_text, time_text};
 
 impl LimitText for CongestionWindowVerdict {

@@ -1,15 +1,18 @@
 //! Transfers that end before their congestion window has grown.
 
-use fullpipe_record::{CongestionWindowVerdict, Sample};
+use fullpipe_record::{CongestionWindowVerdict, LegalVerdict, LossVerdict, Sample};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::finding::Finding;
+use crate::finding::{CandidateSet, Finding};
 use crate::limits::receive_window;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
+use crate::signals::{CaptureView, ReceiverView, SenderView};
 use crate::thresholds::INITIAL_WINDOW;
 
+/// A transfer that seems to end while it speeds up.
+const RAMP_OR_LOST: CandidateSet = CandidateSet::new(
+    &[LegalVerdict::Loss(LossVerdict::Random)],
+    "a capture at the sender, which shows what it repeats",
+);
 /// Round trips by which a transfer may take longer than slow start does for its bytes: one for the
 /// request, and one for acknowledgements that are held back.
 const SLOW_START_TOLERANCE: f64 = 2.0;
@@ -98,7 +101,7 @@ impl CaptureView<'_> {
         if self.capture.closed || self.is_at_sender() {
             found
         } else {
-            found.one_of_several()
+            found.one_of(&RAMP_OR_LOST)
         }
     }
 }

@@ -4,7 +4,7 @@ use fullpipe_record::{CongestionWindowVerdict, TcpInfo};
 use fullpipe_units::{Ratio, SegCount};
 
 use crate::finding::Finding;
-use crate::signals::sender::SenderView;
+use crate::signals::SenderView;
 use crate::thresholds::MIN_NEEDLESS_SHARE;
 
 /// Finds a congestion window that the sender holds down though little was lost.

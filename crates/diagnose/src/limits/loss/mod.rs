@@ -11,13 +11,11 @@ use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::remedies::advice::RemedyAdvice;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::remedies::outlook::ChangeOutlook;
-use crate::signals::arrivals::ReceiverView;
+use crate::limits::congestion_window::growth::AFTER_A_BURST;
+use crate::limits::loss::policer::POLICER_OR_QUEUE;
+use crate::remedies::{ChangeOutlook, ManualRemedy, RemedyAdvice};
 use crate::signals::path::time_on_the_line;
-use crate::signals::sender::{RetransmittedSegments, SenderView};
-use crate::signals::{losses, policer_rate};
+use crate::signals::{ReceiverView, RetransmittedSegments, SenderView, losses, policer_rate};
 use crate::text::{self, Row, time_text};
 use crate::thresholds::{EXPLAINED_BY_LOSS_FACTOR, MIN_RECOVERIES};
 
@@ -50,10 +48,10 @@ pub(crate) fn find_loss(figures: &SenderView, held: Ratio) -> Option<Finding> {
     let is_seen = losses::follow_a_queue(&figures.flows) || policer::fills_link_before(figures);
     explained.then(|| match cause {
         LossVerdict::ShallowQueue if !is_seen && losses::were_faster_before(&figures.flows) => {
-            Finding::new(LossVerdict::Policer, held).add_alternative(LossVerdict::ShallowQueue)
+            Finding::new(LossVerdict::Policer, held).one_of(&POLICER_OR_QUEUE)
         }
         // No queue is seen to fill before the losses.
-        LossVerdict::ShallowQueue if !is_seen => found.add_alternative(LossVerdict::Policer),
+        LossVerdict::ShallowQueue if !is_seen => found.one_of(&AFTER_A_BURST),
         _ => found,
     })
 }
@@ -177,7 +175,7 @@ impl LimitText for LossVerdict {
             Self::ReceiverHost => {
                 receiver_host::sentence_here(&arrivals.evidence.receiver_machine, rate)
             }
-            Self::Random if finding.is_one_of_several => format!(
+            Self::Random if finding.candidates.is_some() => format!(
                 "Data arrives out of order again and again: packets are lost or overtake each other on the path, and \
                  {rate} arrives. Only the sender knows how many were lost."
             ),

@@ -2,20 +2,49 @@
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, LossVerdict, Sample};
+use fullpipe_record::{
+    CapacityVerdict, CongestionWindowVerdict, LegalVerdict, LossVerdict, Sample,
+};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::finding::Finding;
-use crate::limits::capacity::allowance::FallenRate;
-use crate::signals::arrivals::{ReceiverView, counter_growth, growth_in_flow};
-use crate::signals::loss_episodes::LossEpisodes;
+use crate::finding::{CandidateSet, Finding};
+use crate::limits::capacity::allowance::{ALLOWANCE_OR_POLICER, FallenRate};
+use crate::signals::arrivals::{counter_growth, growth_in_flow};
 use crate::signals::path::queue_before_the_load;
-use crate::signals::sender::share_of_votes;
+use crate::signals::{LossEpisodes, ReceiverView, share_of_votes};
 use crate::thresholds::{
     EXPLAINED_BY_LOSS_FACTOR, MIN_EPISODES, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
     MIN_NEEDLESS_SHARE, MIN_RECOVERIES, MIN_RETRANSMISSION_TIMEOUT, NO_BURST_BEFORE_QUEUE,
     REGROWING_WINDOW_FACTOR, ROUNDS_OF_STARTUP,
 };
+
+/// Losses at one rate of arrival.
+const WHOSE_QUEUE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Loss(LossVerdict::ShallowQueue),
+        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+        LegalVerdict::Loss(LossVerdict::Policer),
+    ],
+    "the drops of the queue of the sender's device (tc -s qdisc), and its congestion window before each loss",
+);
+/// Much data out of order, and segments that came twice.
+const LOST_OR_LATE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Loss(LossVerdict::Random),
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Reordering),
+        LegalVerdict::Loss(LossVerdict::Policer),
+    ],
+    "what the sender sent again, and what of it had arrived already (DSACK)",
+);
+/// Losses whose course shows no cause.
+const UNKNOWN_CAUSE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Loss(LossVerdict::Random),
+        LegalVerdict::Loss(LossVerdict::Policer),
+        LegalVerdict::Loss(LossVerdict::ShallowQueue),
+    ],
+    "the sender's congestion window before each loss, and how much was lost at once",
+);
 
 /// Finds a sender that waits for its retransmission timer most of the time: a load that always has
 /// data is silent for longer than such a timer takes.
@@ -42,7 +71,7 @@ pub(crate) fn out_of_order(arrivals: &ReceiverView) -> Option<Finding> {
     let is_by_chance = arrivals.cause_of_losses() == Some(LossVerdict::Random);
     if let Some(fallen) = FallenRate::from_arrivals(arrivals).filter(|_| !is_by_chance) {
         let found = Finding::new(CapacityVerdict::Allowance, fallen.share);
-        return Some(found.add_alternative(LossVerdict::Policer));
+        return Some(found.one_of(&ALLOWANCE_OR_POLICER));
     }
     if arrivals.is_bbr() {
         let discarded = ReceiverView::share_out_of_order(&arrivals.flows)? >= MIN_LOSS_OF_PROBES;
@@ -71,18 +100,17 @@ pub(crate) fn out_of_order(arrivals: &ReceiverView) -> Option<Finding> {
         }
         // A queue of a few packets of the sending host loses them as one of the path does.
         Some(LossVerdict::ShallowQueue) => {
-            Finding::new(LossVerdict::ShallowQueue, Ratio::ONE).one_of_several()
+            Finding::new(LossVerdict::ShallowQueue, Ratio::ONE).one_of(&WHOSE_QUEUE)
         }
         // As much is out of order where packets overtake each other and none is lost.
         Some(LossVerdict::Random)
             if arrivals.share_of_losses() >= Some(MUCH_OUT_OF_ORDER)
                 && arrivals.segments_came_twice() != Some(false) =>
         {
-            Finding::new(LossVerdict::Random, Ratio::ONE)
-                .add_alternative(CongestionWindowVerdict::Reordering)
+            Finding::new(LossVerdict::Random, Ratio::ONE).one_of(&LOST_OR_LATE)
         }
         Some(cause) => Finding::new(cause, Ratio::ONE),
-        None => Finding::new(LossVerdict::Random, Ratio::ONE).one_of_several(),
+        None => Finding::new(LossVerdict::Random, Ratio::ONE).one_of(&UNKNOWN_CAUSE),
     })
 }
 

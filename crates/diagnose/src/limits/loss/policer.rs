@@ -1,19 +1,27 @@
 //! A device that discards what exceeds a rate.
 
-use fullpipe_record::{LossVerdict, Remedy};
+use fullpipe_record::{Basis, LegalVerdict, LossVerdict, Remedy};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::finding::Finding;
+use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::link::too_much_for_bbr;
 use crate::limits::loss;
-use crate::remedies::advice::RemedyAdvice;
-use crate::signals::capture::CaptureView;
+use crate::remedies::RemedyAdvice;
 use crate::signals::path::{stated_capacity, time_on_the_line};
-use crate::signals::sender::SenderView;
-use crate::signals::{losses, policer_rate};
+use crate::signals::{CaptureView, SenderView, losses, policer_rate};
 use crate::thresholds::{
     CLOCK_TICK, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, MIN_BURST_SHARE, MIN_LOSS_OF_PROBES,
 };
+
+/// A burst that was lost without a queue before it.
+pub(crate) const POLICER_OR_QUEUE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Loss(LossVerdict::Policer),
+        LegalVerdict::Loss(LossVerdict::ShallowQueue),
+    ],
+    "a longer transfer (-t 60): whether losses come again, at which window, and behind a queue",
+)
+.in_views(&[Basis::BothEnds, Basis::Sender]);
 
 /// Finds loss that comes without a queue. It is asked before the bottleneck: under such loss the
 /// rate may stand still as it does where the bottleneck is full.
@@ -48,7 +56,7 @@ fn find_policer(figures: &SenderView, held: Ratio) -> Option<Finding> {
         Some(_) => policer,
         // A queue would lose its probes again and again.
         None if bbr_keeps_to_a_pace(figures) => policer,
-        None => policer.add_alternative(LossVerdict::ShallowQueue),
+        None => policer.one_of(&POLICER_OR_QUEUE),
     })
 }
 

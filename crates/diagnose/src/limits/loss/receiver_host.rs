@@ -4,11 +4,9 @@ use fullpipe_record::{Limit, LossVerdict, Machine, Scope};
 use fullpipe_units::BitRate;
 
 use crate::finding::Finding;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
+use crate::remedies::ManualRemedy;
 use crate::signals::machine::{self, DropCounter, HostDrops};
-use crate::signals::path;
-use crate::signals::sender::SenderView;
+use crate::signals::{ReceiverView, SenderView, path};
 use crate::text::{self, time_text};
 use crate::thresholds::MIN_OWN_DROPS;
 

@@ -1,15 +1,23 @@
 //! Full segments that vanish on the path.
 
-use fullpipe_record::{At, Change, MtuVerdict, Remedy, Sample, Scope, SenderApplicationVerdict};
+use fullpipe_record::{
+    At, Change, LegalVerdict, MtuVerdict, Remedy, Sample, Scope, SenderApplicationVerdict,
+};
 use fullpipe_units::{ByteCount, Ratio, SegCount};
 
-use crate::finding::Finding;
-use crate::remedies::advice::RemedyAdvice;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
-use crate::signals::stream::SenderStream;
+use crate::finding::{CandidateSet, Finding};
+use crate::remedies::RemedyAdvice;
+use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView};
 use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
+
+/// Next to no data on an open connection.
+const VANISHED_OR_SILENT: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Mtu(MtuVerdict::BlackHole),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "a capture at the other end",
+);
 
 /// Finds full segments that vanish: the connection is open and the far end always has data, but no
 /// segment of it ever arrives.
@@ -145,10 +153,9 @@ impl CaptureView<'_> {
     /// has nothing to send is as silent as one whose segments all vanish.
     fn cause_of_silence(&self) -> Finding {
         if self.has_vanished(1) || self.waits_unanswered() {
-            return Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of_several();
+            return Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of(&VANISHED_OR_SILENT);
         }
-        Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE)
-            .add_alternative(MtuVerdict::BlackHole)
+        Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of(&VANISHED_OR_SILENT)
     }
 
     /// Returns true if so many segments did not come here that the sender had sent, by the sequence

@@ -7,12 +7,8 @@ use fullpipe_record::{At, Evidence, MtuVerdict, Remedy, Scope};
 
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::remedies::advice::RemedyAdvice;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
-use crate::signals::syn_quotes;
+use crate::remedies::{ManualRemedy, RemedyAdvice};
+use crate::signals::{CaptureView, ReceiverView, SenderView, syn_quotes};
 use crate::text::{self, Row, size_text};
 
 impl LimitText for MtuVerdict {
@@ -45,7 +41,7 @@ impl LimitText for MtuVerdict {
         let text = if !view.is_at_sender() {
             "The connection is open, and hardly any data came: full packets vanish on their way here, or the sender \
              has none to send."
-        } else if finding.is_one_of_several {
+        } else if finding.candidates.is_some() {
             "The connection is open, and hardly any data passed: full packets of the other end vanish on their way \
              here, or the programs have none to send."
         } else {

@@ -5,9 +5,7 @@ use fullpipe_record::{At, Buffer, CaptureEvidence, Evidence, IpVersion, Limit, M
 use fullpipe_units::ByteCount;
 
 use crate::finding::Finding;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::path;
-use crate::signals::sender::SenderView;
+use crate::signals::{ReceiverView, SenderView, path};
 
 /// Finds segments so small that their headers take the difference to what the path could carry,
 /// though both devices would let larger ones pass and the program did not ask for it.

@@ -5,8 +5,8 @@ use fullpipe_record::{At, Change, PacingVerdict, Remedy, Scope, TcpInfo};
 use fullpipe_units::{BitRate, Ratio, median};
 
 use crate::finding::Finding;
-use crate::remedies::advice::RemedyAdvice;
-use crate::signals::sender::{SenderView, share_of_votes};
+use crate::remedies::RemedyAdvice;
+use crate::signals::{SenderView, share_of_votes};
 use crate::thresholds::{CLEARLY_LOWER_SHARE, MIN_LIMIT_SHARE, REACHED_RATE_SHARE};
 
 /// Returns the pace of the congestion control as the limit, if it left the congestion window

@@ -1,19 +1,29 @@
 //! A maximum pace of the sockets.
 
 use fullpipe_record::{
-    At, BurstRate, CapacityVerdict, Change, PacingVerdict, Remedy, Scope, SendBufferVerdict,
-    SenderApplicationVerdict,
+    At, BurstRate, CapacityVerdict, Change, LegalVerdict, PacingVerdict, Remedy, Scope,
+    SendBufferVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::finding::Finding;
-use crate::remedies::advice::RemedyAdvice;
-use crate::signals::capture::CaptureView;
-use crate::signals::path;
-use crate::signals::sender::SenderView;
+use crate::finding::{CandidateSet, Finding};
+use crate::limits::capacity::link::FULL_OR_PACED;
+use crate::limits::sender_itself::BUFFER_OR_PROGRAM;
+use crate::remedies::RemedyAdvice;
+use crate::signals::{CaptureView, SenderView, path};
 use crate::thresholds::{
     FEW_SEGMENTS, MAX_PACE_FACTOR, MIN_PACED_SHARE, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,
 };
+
+/// Data that comes evenly, with more in flight at times.
+const PROGRAM_OR_PACE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
+        LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
+        LegalVerdict::Pacing(PacingVerdict::Qdisc),
+    ],
+    "whether the sender's program sets a pace, and the queueing discipline of its device",
+);
 
 /// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach all
 /// of it; or nearly all, and no queue stands on the path: headers and waiting may take the rest,
@@ -112,10 +122,9 @@ impl CaptureView<'_> {
     /// Returns what spaces the segments evenly where no queue is seen.
     fn even_without_queue(&self, held: Ratio) -> Finding {
         if self.leaves_room_on_path() {
-            Finding::new(SendBufferVerdict::TcpWmemMax, held)
-                .add_alternative(SenderApplicationVerdict::Idle)
+            Finding::new(SendBufferVerdict::TcpWmemMax, held).one_of(&BUFFER_OR_PROGRAM)
         } else {
-            Finding::new(CapacityVerdict::Link, held).one_of_several()
+            Finding::new(CapacityVerdict::Link, held).one_of(&FULL_OR_PACED)
         }
     }
 
@@ -132,7 +141,7 @@ impl CaptureView<'_> {
         if self.capture.sustained.is_some_and(|rate| rate > most) {
             program
         } else {
-            program.add_alternative(PacingVerdict::MaxPacingRate)
+            program.one_of(&PROGRAM_OR_PACE)
         }
     }
 

@@ -8,11 +8,8 @@ use fullpipe_record::{Evidence, PacingVerdict, Remedy, Scope};
 
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::remedies::advice::RemedyAdvice;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
+use crate::remedies::{ManualRemedy, RemedyAdvice};
+use crate::signals::{CaptureView, ReceiverView, SenderView};
 use crate::text::{self, Row, rate_text, size_text};
 
 impl LimitText for PacingVerdict {

@@ -5,8 +5,7 @@ use fullpipe_record::{IpVersion, PacingVerdict, QdiscReport};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::finding::Finding;
-use crate::signals::machine;
-use crate::signals::sender::{SenderView, share_of_votes};
+use crate::signals::{SenderView, machine, share_of_votes};
 use crate::thresholds::{MIN_LIMIT_SHARE, REACHED_RATE_SHARE, SEGMENT_TRAIN};
 
 /// Share of the congestion window in use below which the host's own queue holds a stream that has

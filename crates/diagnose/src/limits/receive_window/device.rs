@@ -1,15 +1,66 @@
 //! Devices between the ends that change windows.
 
-use fullpipe_record::{At, Buffer, Handshake, Limit, ReceiveWindowVerdict, Sample, WindowEdit};
+use fullpipe_record::{
+    At, Basis, Buffer, Handshake, LegalVerdict, Limit, ReceiveWindowVerdict, Sample,
+    SendBufferVerdict, SenderApplicationVerdict, WindowEdit,
+};
 use fullpipe_units::{ByteCount, Ratio};
 
-use crate::finding::Finding;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
+use crate::finding::{CandidateSet, Finding};
 use crate::signals::snapshot::own_window;
-use crate::signals::syn_quotes;
+use crate::signals::{CaptureView, ReceiverView, SenderView, syn_quotes};
 use crate::thresholds::{CLOCKED_SHARE, FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
+
+/// A sender that sends next to nothing into a window that is open.
+pub(crate) const SCALE_OR_SILENCE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "the SYN as it left one end and reached the other: a capture of the other end",
+);
+/// Windows that never need their scale.
+const SCALE_OR_FIXED_BUFFER: CandidateSet = CandidateSet::new(
+    &[LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf)],
+    "the window scale as it left the receiver and as it came, and whether its program sets SO_RCVBUF",
+).in_views(&[Basis::Sender]);
+/// Requests for the window, in a capture without the handshake.
+const UNSEEN_SCALE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "a capture with the handshake, from both ends",
+);
+/// As much in flight as the window holds under a smaller scale.
+const SCALE_OR_BUFFER: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "a capture at the sender, which shows the scale that reaches it",
+);
+/// A packet in each round trip that is cut short.
+const LOWERED_OR_RESCALED: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+    ],
+    "a capture at the sender, which shows the windows that reach it",
+);
+/// A SYN without the offer to scale windows, captured on its way.
+const NOT_OFFERED_OR_STRIPPED: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+    ],
+    "the SYN as it left one end and reached the other: a capture of the other end",
+);
 
 /// Finds a sender that takes this end's window for less than a segment, as where a device removes
 /// or changes its scale: it sends what the handshake allows, whose window has none, and then next
@@ -23,7 +74,8 @@ pub(crate) fn too_small_a_window_for_the_sender(arrivals: &ReceiverView) -> Opti
             .iter()
             .all(|flow| stops_early(flow) == Some(true));
     found.then(|| {
-        Finding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE).one_of_several()
+        Finding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE)
+            .one_of(&SCALE_OR_SILENCE)
     })
 }
 
@@ -63,7 +115,7 @@ pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Findin
     let unsure =
         cause == ReceiveWindowVerdict::WindowScaleRewritten && buffer_may_be_fixed_late(figures);
     Some(if unsure {
-        traced.one_of_several()
+        traced.one_of(&SCALE_OR_FIXED_BUFFER)
     } else {
         traced
     })
@@ -309,13 +361,13 @@ impl CaptureView<'_> {
             && self.capture.probes >= MIN_PROBES
             && is_silent
             && !self.exceeds_unscaled_window();
-        let found =
-            found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE))?;
-        let stripped = ReceiveWindowVerdict::WindowScaleStripped;
-        Some(if self.lacks_handshake() {
-            found.add_alternative(stripped)
+        let set = if self.lacks_handshake() {
+            &UNSEEN_SCALE
         } else {
-            found.one_of_several()
+            &SCALE_OR_BUFFER
+        };
+        found.then(|| {
+            Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE).one_of(set)
         })
     }
 
@@ -369,7 +421,7 @@ impl CaptureView<'_> {
             // Its SYN came through as it was sent; what the answer lacks may have been asked for
             // in vain.
             None if self.opened_by(end) => is_not_offered,
-            None => is_not_offered.one_of_several(),
+            None => is_not_offered.one_of(&NOT_OFFERED_OR_STRIPPED),
         }
     }
 
@@ -400,18 +452,18 @@ impl CaptureView<'_> {
             && !self.ever_lost_on_path()
             && !self.waits_on_path()
             && !self.is_answered_in_each_round_trip();
-        let cause = if self.capture.clocked.is_some() && self.cuts_packets()? {
-            ReceiveWindowVerdict::WindowClamped
+        let (cause, set) = if self.capture.clocked.is_some() && self.cuts_packets()? {
+            (ReceiveWindowVerdict::WindowClamped, &LOWERED_OR_RESCALED)
         } else if self.fills_misread_window()
             || (self.was_fuller() && self.follows_acknowledgements() && !self.has_flight_swings())
         {
             // The window of the handshake has no scale: what is sent into it no edit of the scale
             // makes smaller.
-            ReceiveWindowVerdict::WindowScaleRewritten
+            (ReceiveWindowVerdict::WindowScaleRewritten, &SCALE_OR_BUFFER)
         } else {
             return None;
         };
-        may_be.then(|| Finding::new(cause, Ratio::ONE).one_of_several())
+        may_be.then(|| Finding::new(cause, Ratio::ONE).one_of(set))
     }
 
     /// Returns true if a packet in each round trip is cut short; `None` if the samples do not show
@@ -450,7 +502,7 @@ impl CaptureView<'_> {
 
 /// Returns the sentence on a window whose scale changes where no capture shows it.
 pub(crate) fn hidden_scale_sentence(view: &CaptureView, finding: &Finding) -> String {
-    if finding.other == Some(ReceiveWindowVerdict::WindowScaleStripped.into()) {
+    if finding.candidates == Some(&UNSEEN_SCALE) {
         return "The sender asks for the window again and again and sends nothing: it takes it for less than a segment, \
                 as where a device removes or changes its scale, which the handshake would show; or its program pauses."
             .to_owned();

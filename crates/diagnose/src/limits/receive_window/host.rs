@@ -1,25 +1,41 @@
 //! What of the receiving host makes its window small.
 
 use fullpipe_model::kernel::{self, ReceiveBuffer};
-use fullpipe_record::{Buffer, Evidence, ReceiveWindowVerdict};
+use fullpipe_record::{Basis, Buffer, Evidence, LegalVerdict, ReceiveWindowVerdict};
 use fullpipe_units::{ByteCount, Ratio};
 
-use crate::finding::Finding;
+use crate::finding::{CandidateSet, Finding};
 use crate::limits::receive_window::{device, memory_pressure};
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::sender::SenderView;
-use crate::signals::stream::SenderStream;
-use crate::signals::syn_quotes;
+use crate::signals::{ReceiverView, SenderStream, SenderView, syn_quotes};
 use crate::thresholds::{FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR};
+
+/// A buffer that never grew.
+const FIXED_OR_TUNED: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+    ],
+    "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
+)
+.in_views(&[Basis::Sender]);
+/// Windows without a scale, of a receiver that is not seen.
+const NOT_OFFERED_OR_STRIPPED: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+    ],
+    "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other",
+)
+.in_views(&[Basis::Sender]);
 
 pub(crate) fn at_receiver(figures: &SenderView, held: Ratio) -> Finding {
     let cause = cause_at_receiver(figures);
     match cause {
         ReceiveWindowVerdict::TcpRmemMax if buffer_may_be_fixed(figures) => {
-            Finding::new(ReceiveWindowVerdict::SoRcvbuf, held).one_of_several()
+            Finding::new(ReceiveWindowVerdict::SoRcvbuf, held).one_of(&FIXED_OR_TUNED)
         }
         ReceiveWindowVerdict::NoWindowScaling if scale_may_be_stripped(figures) => {
-            Finding::new(cause, held).one_of_several()
+            Finding::new(cause, held).one_of(&NOT_OFFERED_OR_STRIPPED)
         }
         _ => Finding::new(cause, held),
     }

@@ -1,15 +1,22 @@
 //! A receiving host that saves the memory of its TCP sockets, and so makes all windows small.
 
-use fullpipe_record::{Limit, Machine, ReceiveWindowVerdict, Sample};
+use fullpipe_record::{LegalVerdict, Limit, Machine, ReceiveWindowVerdict, Sample};
 use fullpipe_units::{ByteCount, Ratio};
 
-use crate::finding::Finding;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::machine;
-use crate::signals::sender::{SenderView, share_of_votes};
+use crate::finding::{CandidateSet, Finding};
 use crate::signals::snapshot::own_window;
-use crate::signals::stream::SenderStream;
+use crate::signals::{ReceiverView, SenderStream, SenderView, machine, share_of_votes};
 use crate::thresholds::MIN_LIMIT_SHARE;
+
+/// Windows that fell to a few segments.
+const FEW_SEGMENTS_ALLOWED: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::MemoryPressure),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+    ],
+    "the memory of TCP at the receiver (/proc/net/protocols, tcp_mem), and the window as it leaves that host",
+);
 
 /// Returns the receiving host's lack of TCP memory, if it made the window of `found` small.
 ///
@@ -40,7 +47,7 @@ pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Findin
             .flows
             .iter()
             .all(|flow| fell_to_a_few_segments(flow) == Some(true));
-    falls_to_a_few.then(|| traced.one_of_several())
+    falls_to_a_few.then(|| traced.one_of(&FEW_SEGMENTS_ALLOWED))
 }
 
 /// Returns true if this end's host lacks TCP memory, and that makes its window small.

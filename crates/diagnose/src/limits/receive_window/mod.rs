@@ -7,26 +7,40 @@ pub(crate) mod memory_pressure;
 use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::window;
 use fullpipe_record::{
-    Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, Limit, ReceiveWindowVerdict,
-    ReceiverApplicationVerdict, Remedy, Scope, SendBufferVerdict, SenderApplicationVerdict,
+    Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, LegalVerdict, Limit, PacingVerdict,
+    ReceiveWindowVerdict, ReceiverApplicationVerdict, Remedy, Scope, SendBufferVerdict,
 };
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::finding::Finding;
+use crate::finding::{CandidateSet, Finding};
 use crate::limits::LimitText;
 use crate::limits::capacity::link;
 use crate::limits::receiver_application::slow_reader::{self, usual_and_most};
-use crate::remedies::advice::RemedyAdvice;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
+use crate::limits::sender_application::idle::PAUSES_OR_WINDOW;
+use crate::remedies::{ManualRemedy, RemedyAdvice};
 use crate::signals::path::exceeds_the_pipe;
-use crate::signals::sender::{SenderView, share_of_votes};
-use crate::signals::stream::SenderStream;
-use crate::signals::{machine, syn_quotes};
+use crate::signals::{
+    CaptureView, ReceiverView, SenderStream, SenderView, machine, share_of_votes, syn_quotes,
+};
 use crate::text::{self, Row, rate_clause, size_text};
 use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_FILL, MIN_WINDOW_USE};
 
+/// Windows of this end without a scale, which it offers.
+const NOT_OFFERED_OR_STRIPPED: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
+    ],
+    "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other",
+);
+/// A window that is full under a scale that no handshake shows.
+const WINDOW_WITHOUT_SCALE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
+        LegalVerdict::Pacing(PacingVerdict::Qdisc),
+    ],
+    "a capture with the handshake, which shows the scale of the windows",
+);
 /// Share of the busy time in which the kernel must count the advertised window as the limit
 /// (`rwnd_limited`).
 const MIN_WINDOW_CLOCK_SHARE: f64 = 0.5;
@@ -334,12 +348,10 @@ pub(crate) fn own_window_in_use(arrivals: &ReceiverView) -> Option<Finding> {
     let found = Finding::new(cause, held);
     let is_of_a_size = matches!(
         cause,
-        ReceiveWindowVerdict::SoRcvbuf
-            | ReceiveWindowVerdict::TcpRmemMax
-            | ReceiveWindowVerdict::AutotuningStalled
+        ReceiveWindowVerdict::SoRcvbuf | ReceiveWindowVerdict::TcpRmemMax
     );
     if is_of_a_size && arrivals.may_only_pause() {
-        return Some(found.add_alternative(SenderApplicationVerdict::Idle));
+        return Some(found.one_of(&PAUSES_OR_WINDOW));
     }
     // Where scaling is on here, only the SYN could show who took it away.
     let offered = arrivals
@@ -349,7 +361,7 @@ pub(crate) fn own_window_in_use(arrivals: &ReceiverView) -> Option<Finding> {
         .is_some_and(|host| host.window_scaling);
     let unsure = cause == ReceiveWindowVerdict::NoWindowScaling && offered;
     Some(if unsure {
-        found.one_of_several()
+        found.one_of(&NOT_OFFERED_OR_STRIPPED)
     } else {
         found
     })
@@ -382,17 +394,14 @@ impl CaptureView<'_> {
             return found.as_verdict(ReceiverApplicationVerdict::SlowReader);
         }
         // The kernel lets a window grow for a program that reads what comes.
-        let fixed = self.window_never_grew();
-        let cause = if fixed {
+        let cause = if self.window_never_grew() {
             ReceiveWindowVerdict::SoRcvbuf
         } else {
             ReceiveWindowVerdict::TcpRmemMax
         };
         if self.lacks_handshake() {
             // It is full under one of fourteen scales, as about every second buffer is by chance.
-            return found
-                .as_verdict(cause)
-                .add_alternative(SendBufferVerdict::TcpWmemMax);
+            return found.as_verdict(cause).one_of(&WINDOW_WITHOUT_SCALE);
         }
         found.as_verdict(cause)
     }

@@ -7,11 +7,8 @@ use fullpipe_units::ByteCount;
 
 use crate::finding::Finding;
 use crate::limits::{LimitText, receive_window, sender_application};
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::machine;
-use crate::signals::sender::SenderView;
+use crate::remedies::ManualRemedy;
+use crate::signals::{CaptureView, ReceiverView, SenderView, machine};
 use crate::text::{Row, size_text, time_text};
 
 /// Returns the file that the receiving program writes for most of the time, if `found` is that

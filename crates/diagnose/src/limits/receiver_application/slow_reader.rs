@@ -2,21 +2,41 @@
 
 use fullpipe_model::window;
 use fullpipe_record::{
-    LegalVerdict, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample,
+    Basis, CpuVerdict, LegalVerdict, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict,
+    Sample,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
-use crate::finding::Finding;
+use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::link;
 use crate::limits::{cpu, receive_window};
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
 use crate::signals::path::{self, time_on_the_line};
-use crate::signals::sender::{SenderView, share_of_votes};
-use crate::signals::stream::{SenderStream, by_stream};
+use crate::signals::stream::by_stream;
+use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView, share_of_votes};
 use crate::thresholds::{
     FALLEN_WINDOW_SHARE, INFLATED_RTT_FACTOR, MIN_LIMIT_SHARE, MIN_WINDOW_USE, UNREAD_BUFFER_SHARE,
 };
+
+/// A program that reads slowly, and what keeps one from reading.
+pub(crate) const NO_TIME_TO_READ: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
+        LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::Storage),
+        LegalVerdict::Cpu(CpuVerdict::StolenOfReceiver),
+    ],
+    "what the receiving program waits for, and the processor time that it gets",
+)
+.in_views(&[Basis::Sender, Basis::Capture]);
+/// A window of one size at each look.
+const WINDOW_OF_FEW_LOOKS: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+        LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
+    ],
+    "what the receiver has unread (ss -tnm), and whether its program sets SO_RCVBUF",
+);
 
 /// Finds a receive buffer that stays full of data in order: the program does not read it.
 pub(crate) fn slow_reader_by_arrivals(arrivals: &ReceiverView) -> Option<Finding> {
@@ -43,7 +63,7 @@ pub(crate) fn behind_window(figures: &SenderView, held: Ratio) -> Option<Finding
     Some(if is_seen || is_even {
         found
     } else {
-        found.one_of_several()
+        found.one_of(&NO_TIME_TO_READ)
     })
 }
 
@@ -55,12 +75,11 @@ pub(crate) fn beside_window_of_few_looks(figures: &SenderView, found: Finding) -
         LegalVerdict::ReceiveWindow(
             ReceiveWindowVerdict::SoRcvbuf
                 | ReceiveWindowVerdict::TcpRmemMax
-                | ReceiveWindowVerdict::AutotuningStalled
                 | ReceiveWindowVerdict::WindowScaleRewritten
         )
     );
     if is_of_a_size && figures.evidence.few_looks().is_some() {
-        found.add_alternative(ReceiverApplicationVerdict::SlowReader)
+        found.one_of(&WINDOW_OF_FEW_LOOKS)
     } else {
         found
     }
@@ -200,7 +219,7 @@ pub(crate) fn behind_limit_of_path(figures: &SenderView, found: &Finding) -> Opt
         return leaves_pipe_empty_at_look(figures).then(|| {
             found
                 .as_verdict(ReceiverApplicationVerdict::SlowReader)
-                .one_of_several()
+                .one_of(&NO_TIME_TO_READ)
         });
     }
     let full = share_of_votes(figures.snapshots().map(|one| one.fills_window(true)));
@@ -214,7 +233,7 @@ pub(crate) fn behind_limit_of_path(figures: &SenderView, found: &Finding) -> Opt
     closes.then(|| {
         found
             .as_verdict(ReceiverApplicationVerdict::SlowReader)
-            .one_of_several()
+            .one_of(&NO_TIME_TO_READ)
     })
 }
 

@@ -1,20 +1,54 @@
 //! A sending program that has nothing to send.
 
-use fullpipe_record::{CapacityVerdict, CpuVerdict, SenderApplicationVerdict, Steady};
+use fullpipe_record::{
+    Basis, CapacityVerdict, CpuVerdict, LegalVerdict, ReceiveWindowVerdict,
+    SenderApplicationVerdict, Steady,
+};
 use fullpipe_units::{Ratio, Span};
 
-use crate::finding::Finding;
+use crate::finding::{CandidateSet, Finding};
 use crate::limits::send_buffer::buffer_is_full;
 use crate::limits::sender_application::rate_limited;
-use crate::signals::arrival_course::ArrivalCourse;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::{SenderView, share_of_votes};
+use crate::signals::{ArrivalCourse, CaptureView, ReceiverView, SenderView, share_of_votes};
 use crate::thresholds::{
     CLOCK_TICK, IDLE_CAPTURE_SHARE, IDLE_SHARE_OF_PATH, MIN_IDLE_SHARE, MIN_LIMIT_SHARE,
     MIN_RETRANSMISSION_TIMEOUT, MIN_SHARE_OF_BURSTS, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
 };
 
+/// A program that waits nearly all the time, and what a capture does not tell from it.
+pub(crate) const NO_TIME_TO_WRITE: CandidateSet = CandidateSet::new(
+    &[LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
+LegalVerdict::Capacity(CapacityVerdict::HostQueue)],
+    "what the sending program waits for, the processor time that it gets, and the drops of the queue of its device",
+).in_views(&[Basis::Capture]);
+/// The same from the receiving end.
+const SILENT_PROGRAM: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Storage),
+    ],
+    "what the sending program waits for, and the processor time that it gets",
+);
+/// Pauses of the sender, or round trips so long that they fill the window.
+pub(crate) const PAUSES_OR_WINDOW: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
+    ],
+    "round-trip times next to the transfer (ping), or a capture at the sender",
+);
+/// Pauses of the sender, or round trips that a queue makes longer.
+pub(crate) const PAUSES_OR_FULL_PATH: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        LegalVerdict::Capacity(CapacityVerdict::Shared),
+        LegalVerdict::Capacity(CapacityVerdict::Link),
+    ],
+    "round-trip times next to the transfer (ping), or a capture at the sender",
+);
 /// Share of the snapshots in such silences that shows them.
 const MIN_LONG_SILENCES: f64 = 0.05;
 
@@ -39,10 +73,7 @@ pub(crate) fn silent_sender(arrivals: &ReceiverView) -> Option<Finding> {
     let silent = arrivals.silent_for(longest)?;
     if silent.get() > MIN_IDLE_SHARE {
         // A program that gets no time sends nothing either.
-        return Some(
-            Finding::new(SenderApplicationVerdict::Idle, silent)
-                .add_alternative(CpuVerdict::StolenOfSender),
-        );
+        return Some(Finding::new(SenderApplicationVerdict::Idle, silent).one_of(&SILENT_PROGRAM));
     }
     let paused = arrivals.pauses?;
     // A program that makes load on request has data whenever a buffer has room for it.
@@ -51,8 +82,8 @@ pub(crate) fn silent_sender(arrivals: &ReceiverView) -> Option<Finding> {
     }
     let idle = Finding::new(SenderApplicationVerdict::Idle, paused);
     Some(match arrivals.window_over_a_longer_round_trip() {
-        Some(window) => idle.add_alternative(window),
-        None => idle.add_alternative(CapacityVerdict::Shared),
+        Some(_) => idle.one_of(&PAUSES_OR_WINDOW),
+        None => idle.one_of(&PAUSES_OR_FULL_PATH),
     })
 }
 
@@ -129,7 +160,7 @@ impl CaptureView<'_> {
         (idle.get() >= share).then(|| {
             if self.program_waits() {
                 // A processor that is hardly ever free makes it wait as long.
-                found.one_of_several()
+                found.one_of(&NO_TIME_TO_WRITE)
             } else {
                 found
             }

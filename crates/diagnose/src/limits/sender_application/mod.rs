@@ -3,18 +3,12 @@
 pub(crate) mod idle;
 pub(crate) mod rate_limited;
 
-use fullpipe_record::{
-    CpuVerdict, Evidence, Limit, Remedy, Scope, SendBufferVerdict, SenderApplicationVerdict,
-};
+use fullpipe_record::{Evidence, Limit, Remedy, Scope, SenderApplicationVerdict};
 
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::remedies::advice::RemedyAdvice;
-use crate::remedies::manual_remedy::ManualRemedy;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::machine;
-use crate::signals::sender::SenderView;
+use crate::remedies::{ManualRemedy, RemedyAdvice};
+use crate::signals::{CaptureView, ReceiverView, SenderView, machine};
 use crate::text::{self, Row, rate_text};
 use crate::thresholds::IDLE_CAPTURE_SHARE;
 
@@ -51,7 +45,7 @@ impl LimitText for SenderApplicationVerdict {
     fn captured_sentence(&self, view: &CaptureView, finding: &Finding) -> Option<String> {
         let (rate, window, capture) = (view.figures.rate, view.window_text(), view.capture);
         Some(match self {
-            Self::RateLimited if finding.other.is_some() => format!(
+            Self::RateLimited if finding.candidates.is_some() => format!(
                 "The sender offers no more: its data comes evenly, at {rate}, and neither the receiver nor the path \
                  holds it back. More was in flight at times, as of a program that catches up with its rate, or where \
                  a round trip took longer under a pace of its own."
@@ -89,11 +83,11 @@ impl LimitText for SenderApplicationVerdict {
             Self::RateLimited => format!(
                 "The sender was asked for a rate and offered no more: {rate} arrives, and nothing holds it back."
             ),
-            _ if finding.other == Some(SendBufferVerdict::TcpWmemMax.into()) => format!(
+            _ if finding.may_be(Limit::SendBuffer) => format!(
                 "{rate} arrives evenly, this end could take more, and nothing is lost: the sender has no more to send, \
                  or its buffer holds no more."
             ),
-            _ if finding.other == Some(CpuVerdict::StolenOfSender.into()) => format!(
+            _ if finding.may_be(Limit::Cpu) => format!(
                 "The sender is silent for {share} of the time, longer than any window explains: its program has \
                  nothing to send, or gets no processor time."
             ),

@@ -8,10 +8,8 @@ use fullpipe_units::{BitRate, Ratio};
 
 use crate::finding::Finding;
 use crate::limits::mtu::mss_clamped;
-use crate::remedies::advice::RemedyAdvice;
-use crate::signals::arrivals::ReceiverView;
-use crate::signals::capture::CaptureView;
-use crate::signals::sender::SenderView;
+use crate::remedies::RemedyAdvice;
+use crate::signals::{CaptureView, ReceiverView, SenderView};
 use crate::thresholds::{
     FASTER_THAN_A_PACE, INFLATED_RTT_FACTOR, MAX_PACE_FACTOR, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
     MIN_SHARE_OF_FULL_BUFFER, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,
