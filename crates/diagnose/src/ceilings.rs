@@ -6,7 +6,7 @@ use fullpipe_units::{BitRate, ByteCount};
 
 use crate::finding::Finding;
 use crate::limits::{application_window, loss, send_buffer};
-use crate::signals::{ReceiverView, SenderView, path};
+use crate::signals::{ReceiverView, SeenEnd, SenderView, TransferView, path};
 use crate::thresholds::INITIAL_WINDOW;
 
 /// Returns every ceiling that the evidence gives, of all streams together, as payload.
@@ -26,6 +26,14 @@ pub(crate) fn find_ceilings(figures: &SenderView, finding: &Finding) -> BTreeMap
     all.into_iter()
         .filter_map(|(kind, rate)| Some((kind, rate?)))
         .collect()
+}
+
+/// Returns those that speak for or against `finding` in any view.
+pub(crate) fn ceilings_against(view: &TransferView, finding: &Finding) -> BTreeMap<Limit, BitRate> {
+    match &view.end {
+        SeenEnd::Sender(figures) => held_against(figures, finding),
+        SeenEnd::Receiver(arrivals) => arrivals.find_ceilings(),
+    }
 }
 
 /// Returns those that speak for or against `finding`: a sender with a window of a few segments

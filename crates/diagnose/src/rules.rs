@@ -1,13 +1,12 @@
-//! The order in which the limits are asked, in each view. A limit has one function for each place in
-//! this order, in its own module, which knows its causes.
+//! The order in which the limits are asked. A rule is in the module of the limit that it finds, and
+//! is tried in each view that has the signals which it needs.
 
 use fullpipe_record::{
-    At, Basis, CaptureEvidence, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict,
-    PacingVerdict,
+    At, Basis, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
 };
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::ceilings::held_against;
+use crate::ceilings::{ceilings_against, held_against};
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::{allowance, half_duplex, host_queue, link, shared};
 use crate::limits::congestion_window::{growth, ramp_up, reordering};
@@ -20,113 +19,212 @@ use crate::limits::sender_application::{self, idle, rate_limited};
 use crate::limits::{cpu, send_buffer, sender_itself};
 use crate::signals::path::UNSEEN;
 use crate::signals::{
-    CaptureView, JudgedSample, ReceiverView, SenderView, Signals, share_of_votes,
+    CaptureView, JudgedSample, ReceiverView, SenderView, Signals, TransferView, share_of_votes,
 };
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
-/// Returns the limit of the part of a transfer that `figures` of its sending end are of.
-pub(crate) fn find_limit_of_sender(figures: &SenderView, signals: &Signals) -> Finding {
-    if figures.flows.is_empty() {
-        return Finding::unknown_limit(vec!["samples of the sending end"]);
+/// A rule, by the signals that it needs.
+enum Rule {
+    /// Samples of either end.
+    Any(fn(&TransferView) -> Option<Finding>),
+    /// Samples of the sending end, of its kernel or of a capture.
+    Sender(fn(&SenderView) -> Option<Finding>),
+    /// The windows and the buffer of the sender's kernel.
+    Kernel(fn(&SenderView) -> Option<Finding>),
+    /// Packets of a capture.
+    Packets(fn(&CaptureView) -> Option<Finding>),
+    /// Samples of the receiving end alone.
+    Receiver(fn(&ReceiverView) -> Option<Finding>),
+}
+
+impl Rule {
+    pub(crate) fn find(&self, view: &TransferView) -> Option<Finding> {
+        match self {
+            Self::Any(rule) => rule(view),
+            Self::Sender(rule) => rule(view.sender()?),
+            Self::Kernel(rule) => rule(view.kernel()?),
+            Self::Packets(rule) => rule(&view.packets()?),
+            Self::Receiver(rule) => rule(view.receiver()?),
+        }
     }
-    let found = black_hole::without_progress(figures).unwrap_or_else(|| find_tcp_limit(figures));
-    let found = trace_cause(figures, found);
+}
+
+/// The rules of all views; the first limit is it that nothing speaks against.
+const ORDER: &[Rule] = &[
+    Rule::Packets(|view| view.unscaled_at_sender()),
+    Rule::Packets(|view| view.hardly_anything()),
+    Rule::Sender(black_hole::without_progress),
+    Rule::Receiver(black_hole::nothing_arrives),
+    Rule::Any(link::full_as_stated),
+    Rule::Any(ramp_up::ended_early),
+    Rule::Receiver(rate_limited::arrives_as_asked),
+    Rule::Receiver(max_pacing_rate::arrives_as_paced),
+    Rule::Packets(|view| view.swinging_window()),
+    Rule::Packets(|view| view.below_a_segment()),
+    Rule::Packets(|view| view.closed_on_the_way()),
+    Rule::Receiver(device::too_small_a_window_for_the_sender),
+    Rule::Packets(|view| view.slow_reader()),
+    Rule::Receiver(slow_reader::unread_data_stays),
+    Rule::Packets(|view| view.ramp_up()),
+    Rule::Packets(|view| view.find_receive_window()),
+    Rule::Receiver(receive_window::own_window_in_use),
+    Rule::Receiver(cpu::own_processor),
+    Rule::Receiver(out_of_order::waits_for_timeouts),
+    Rule::Packets(|view| view.fallen_window()),
+    Rule::Packets(|view| view.little_and_no_answer()),
+    Rule::Packets(|view| view.find_idle_sender()),
+    Rule::Receiver(idle::silent_beyond_windows),
+    Rule::Packets(|view| view.settled_below()),
+    Rule::Packets(|view| view.policed_at_first()),
+    Rule::Packets(|view| view.caught_up()),
+    Rule::Packets(|view| view.lowered_window()),
+    Rule::Packets(|view| view.full_at_first()),
+    Rule::Packets(|view| view.own_pace()),
+    Rule::Packets(|view| view.own_queue()),
+    Rule::Packets(|view| view.buffer_of_sender()),
+    Rule::Packets(|view| view.late_receiver()),
+    Rule::Packets(|view| view.find_path_limit()),
+    Rule::Receiver(shared::lengthened_path),
+    Rule::Receiver(link::queue_on_the_path),
+    Rule::Receiver(out_of_order::out_of_order),
+    Rule::Receiver(rate_limited::arrives_nearly_as_asked),
+    Rule::Packets(|view| view.idle_at_times()),
+    Rule::Packets(|view| view.find_window_growth()),
+    Rule::Receiver(growth::growing_window),
+    Rule::Receiver(idle::silent_sender),
+    Rule::Kernel(busy_or_idle),
+    Rule::Packets(|view| view.of_sender()),
+    Rule::Receiver(sender_itself::sender_itself),
+];
+/// Limits that a host sets, or its program. They are also those of a second, which is too short to
+/// show the limit of the path.
+const OF_HOSTS: [fn(&SenderView) -> Option<Finding>; 5] = [
+    rate_limited::as_asked,
+    receive_window::find_receive_window,
+    max_pacing_rate::by_program,
+    send_buffer::find_send_buffer,
+    idle::find_program,
+];
+
+/// A limit that held the congestion window or the pace for a share of the time.
+type PathRule = fn(&SenderView, Ratio) -> Option<Finding>;
+
+/// Limits of the path, each with whether only the sender's kernel shows it.
+const OF_PATH: [(bool, PathRule); 8] = [
+    (false, policer::without_queue),
+    (true, slow_reader::behind_late_acknowledgements),
+    (false, link::full_bottleneck),
+    (false, reordering::held_without_loss),
+    (false, loss::find_loss),
+    (true, congestion_control::below_window),
+    (true, qdisc::held_in_host),
+    (true, growth::find_growth_after_loss),
+];
+
+/// A cause behind a limit that TCP shows.
+enum CauseRule {
+    Any(fn(&TransferView, &Finding) -> Option<Finding>),
+    Kernel(fn(&SenderView, &Finding) -> Option<Finding>),
+}
+
+/// Causes that the rest of the evidence shows: a processor, a file, a device that changes packets,
+/// the host's own queue.
+const CAUSES: [CauseRule; 11] = [
+    CauseRule::Kernel(memory_pressure::find_cause),
+    CauseRule::Kernel(sender_application::find_cause),
+    CauseRule::Kernel(receiver_application::find_cause),
+    CauseRule::Kernel(cpu::find_cause),
+    CauseRule::Any(half_duplex::find_cause),
+    CauseRule::Any(receiver_host::find_cause),
+    CauseRule::Any(mss_clamped::find_cause),
+    CauseRule::Kernel(device::find_cause),
+    CauseRule::Kernel(host_queue::behind_at_sender),
+    CauseRule::Kernel(qdisc::find_cause),
+    CauseRule::Kernel(shared::behind_on_path),
+];
+
+/// Returns the limit of a transfer.
+pub(crate) fn find_limit(view: &TransferView, signals: &Signals) -> Finding {
+    if let Some(end) = view.packets().and_then(|packets| packets.capture.only) {
+        return one_way(view, end);
+    }
+    let found = ORDER.iter().filter_map(|rule| rule.find(view));
+    let Some(figures) = view.kernel() else {
+        let found = signals.first_possible(found, |found| ceilings_against(view, found));
+        let found = found.unwrap_or_else(|lacking| {
+            let unseen = if view.receiver().is_some() {
+                OTHER_END
+            } else {
+                SENDER
+            };
+            Finding::unknown_limit(vec![lacking.unwrap_or(unseen)])
+        });
+        let found = trace_cause(view, found);
+        return match view.packets() {
+            Some(packets) => packets.with_open_end(found),
+            None => found,
+        };
+    };
+    // The order of the kernel's own figures ends in a limit of the busy time, which has its causes
+    // before anything speaks against it.
+    let found = { found }.next();
+    let found = found.unwrap_or_else(|| Finding::unknown_limit(vec!["samples of the sending end"]));
+    let found = trace_cause(view, found);
     let found = allowance::behind_rates(figures, &found).unwrap_or(found);
     let found = slow_reader::beside_window_of_few_looks(figures, found);
     let found = open_at_few_looks(figures, found);
-    match signals.first_possible(std::iter::once(found), |found| held_against(figures, found)) {
-        Ok(found) => found,
-        Err(lacking) => Finding::unknown_limit(lacking.into_iter().collect()),
-    }
+    signals
+        .first_possible(std::iter::once(found), |found| {
+            ceilings_against(view, found)
+        })
+        .unwrap_or_else(|lacking| Finding::unknown_limit(lacking.into_iter().collect()))
 }
 
-/// Returns `found` as one of several where a few looks show it that say neither how many packets
-/// were lost at once, nor whether losses come again, nor who sets a pace.
-fn open_at_few_looks(figures: &SenderView, found: Finding) -> Finding {
-    let set = match found.verdict {
-        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => &AFTER_UNSEEN_LOSSES,
-        LegalVerdict::Loss(LossVerdict::Random) => &UNSEEN_LOSSES,
-        LegalVerdict::Pacing(PacingVerdict::Qdisc) => &WHOSE_PACE,
-        _ => return found,
-    };
-    if figures.evidence.few_looks().is_some() {
-        found.one_of(set)
+/// Returns the limit that the packets of one `end` alone show.
+fn one_way(view: &TransferView, end: At) -> Finding {
+    let missing = if end == At::Sender {
+        "the receiver's acknowledgements and windows: a capture of the other direction"
     } else {
-        found
-    }
+        "the sender's data: a capture of the other direction"
+    };
+    link::full_as_stated(view)
+        .or_else(|| view.packets()?.repeats_in_vain())
+        .unwrap_or_else(|| Finding::unknown_limit(vec![missing]))
 }
 
-/// A window that grows at a few looks.
-const AFTER_UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
-    &[LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
-LegalVerdict::Loss(LossVerdict::Random),
-LegalVerdict::Loss(LossVerdict::Policer),
-LegalVerdict::Loss(LossVerdict::ShallowQueue)],
-    "listings each second for a minute (ss -tin), or a capture: whether losses come again, and how many at once",
-).in_views(&[Basis::Sender]);
-/// Losses between a few looks.
-const UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
-    &[LegalVerdict::Loss(LossVerdict::Random),
-LegalVerdict::Loss(LossVerdict::Policer),
-LegalVerdict::Loss(LossVerdict::ShallowQueue)],
-    "listings each second for a minute (ss -tin), or a capture: how many are lost at once, and at which window",
-).in_views(&[Basis::Sender]);
-/// A pace at a few looks.
-const WHOSE_PACE: CandidateSet = CandidateSet::new(
-    &[LegalVerdict::Pacing(PacingVerdict::Qdisc),
-LegalVerdict::Pacing(PacingVerdict::MaxPacingRate)],
-    "the queueing discipline of the sender's device (tc -s qdisc), and whether its program sets a pace",
-).in_views(&[Basis::Sender]);
-
-/// Returns the limit that TCP alone shows.
-fn find_tcp_limit(figures: &SenderView) -> Finding {
-    if figures.snapshots().next().is_none() {
-        return Finding::unknown_limit(vec!["samples of the sending end"]);
-    }
-    let as_a_whole = [link::full_as_stated, ramp_up::ended_early];
-    if let Some(found) = as_a_whole.into_iter().find_map(|rule| rule(figures)) {
-        return found;
-    }
+/// Returns the limit while the sender has data, or its program where nothing held for as long as it
+/// had none; `None` without samples.
+fn busy_or_idle(figures: &SenderView) -> Option<Finding> {
+    figures.snapshots().next()?;
     let idle = figures
         .idle_share()
         .filter(|idle| idle.get() > MIN_IDLE_SHARE);
-    match (limit_while_busy(figures), idle) {
-        (Some(found), Some(idle))
-            if found.share < idle
-                || found.limit_kind() == Limit::Unknown
-                || is_of_path(&found) && idle::runs_dry_throughout(figures) =>
-        {
-            idle::idle_program(figures, idle)
-        }
-        (Some(found), _) => found,
-        (None, Some(idle)) => idle::idle_program(figures, idle),
-        (None, None) => Finding::unknown_limit(missing_figures(figures)),
-    }
-}
-
-fn is_of_path(found: &Finding) -> bool {
-    matches!(
-        found.limit_kind(),
-        Limit::Capacity | Limit::Loss | Limit::CongestionWindow
+    let is_of_path = |found: &Finding| {
+        matches!(
+            found.limit_kind(),
+            Limit::Capacity | Limit::Loss | Limit::CongestionWindow
+        )
+    };
+    Some(
+        match (of_hosts(figures).or_else(|| of_path(figures)), idle) {
+            (Some(found), Some(idle))
+                if found.share < idle
+                    || found.limit_kind() == Limit::Unknown
+                    || is_of_path(&found) && idle::runs_dry_throughout(figures) =>
+            {
+                idle::idle_program(figures, idle)
+            }
+            (Some(found), _) => found,
+            (None, Some(idle)) => idle::idle_program(figures, idle),
+            (None, None) => Finding::unknown_limit(missing_figures(figures)),
+        },
     )
-}
-
-fn limit_while_busy(figures: &SenderView) -> Option<Finding> {
-    of_hosts(figures).or_else(|| of_path(figures))
 }
 
 /// Returns a limit that one of the hosts or its program sets; or the full pipe, where a window
 /// holds more than fits it.
 fn of_hosts(figures: &SenderView) -> Option<Finding> {
-    let order = [
-        rate_limited::as_asked,
-        receive_window::find_receive_window,
-        max_pacing_rate::by_program,
-        send_buffer::find_send_buffer,
-        idle::find_program,
-    ];
-    let found = order.into_iter().find_map(|rule| rule(figures))?;
-    let signals = Signals::from_sender(figures);
+    let found = OF_HOSTS.iter().find_map(|rule| rule(figures))?;
     if !matches!(found.limit_kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
         return Some(found);
     }
@@ -134,7 +232,7 @@ fn of_hosts(figures: &SenderView) -> Option<Finding> {
         .or_else(|| policer::policed_behind_window(figures, found.share));
     match behind {
         Some(behind) => Some(behind),
-        None => signals
+        None => Signals::from_sender(figures)
             .first_possible(std::iter::once(found), |found| held_against(figures, found))
             .ok(),
     }
@@ -150,17 +248,7 @@ pub(crate) fn of_path(figures: &SenderView) -> Option<Finding> {
             .map(|snapshot| snapshot.held_by_path(clocks)),
     )
     .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
-    let order = [
-        policer::without_queue,
-        slow_reader::behind_late_acknowledgements,
-        link::full_bottleneck,
-        reordering::held_without_loss,
-        loss::find_loss,
-        congestion_control::below_window,
-        qdisc::held_in_host,
-        growth::find_growth_after_loss,
-    ];
-    let found = order.into_iter().find_map(|rule| rule(figures, held));
+    let found = OF_PATH.iter().find_map(|(_, rule)| rule(figures, held));
     Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))
 }
 
@@ -176,131 +264,86 @@ fn unexplained_limit(figures: &SenderView, held: Ratio) -> Finding {
     }
 }
 
-/// Returns the limit of the hosts, with the cause behind it: a part may be too short to show the
-/// limit of the path.
-pub(crate) fn of_hosts_traced(figures: &SenderView) -> Option<Finding> {
-    of_hosts(figures).map(|found| trace_cause(figures, found))
+/// Returns the limit of the hosts in a part of a transfer, with the cause behind it.
+pub(crate) fn limit_of_part(view: &TransferView) -> Option<Finding> {
+    Some(trace_cause(view, of_hosts(view.kernel()?)?))
 }
 
-/// Returns the cause behind a limit that TCP shows, where the rest of the evidence shows it: a
-/// device that changes packets, a processor, a file, the host's own queue. None lies behind a rate
-/// that was asked for and is reached; and nothing but small segments behind a link that carries all
-/// it can.
-fn trace_cause(figures: &SenderView, found: Finding) -> Finding {
-    if found.limit_kind() == Limit::SenderApplication && rate_limited::as_asked(figures).is_some() {
+/// Returns the cause behind a limit that TCP shows. None lies behind a rate that was asked for and
+/// is reached; and nothing but small segments behind a link that carries all it can.
+fn trace_cause(view: &TransferView, found: Finding) -> Finding {
+    let kind = found.limit_kind();
+    let is_asked = |figures| rate_limited::as_asked(figures).is_some();
+    if kind == Limit::SenderApplication && view.kernel().is_some_and(is_asked) {
         return found;
     }
-    if found.limit_kind() == Limit::Capacity && link::carries_all_as_stated(figures) {
-        return mss_clamped::find_cause(figures, &found).unwrap_or(found);
+    if kind == Limit::Capacity && link::carries_all(view.rate(), view.stated_capacity()) {
+        return mss_clamped::find_cause(view, &found).unwrap_or(found);
     }
-    let order = [
-        memory_pressure::find_cause,
-        sender_application::find_cause,
-        receiver_application::find_cause,
-        cpu::find_cause,
-        mss_clamped::find_cause,
-        device::find_cause,
-        half_duplex::find_cause,
-        receiver_host::find_cause,
-        host_queue::behind_at_sender,
-        qdisc::find_cause,
-        shared::behind_on_path,
-    ];
-    order
-        .into_iter()
-        .find_map(|rule| rule(figures, &found))
-        .unwrap_or(found)
+    let cause = CAUSES.iter().find_map(|rule| match rule {
+        CauseRule::Any(rule) => rule(view, &found),
+        CauseRule::Kernel(rule) => rule(view.kernel()?, &found),
+    });
+    cause.unwrap_or(found)
 }
 
-/// Returns the limit of a transfer of which the receiving end alone was seen.
-pub(crate) fn find_limit_of_receiver(arrivals: &ReceiverView, signals: &Signals) -> Finding {
-    let sought = [
-        black_hole::nothing_arrives,
-        link::full_as_stated_by_arrivals,
-        ramp_up::ended_early_by_arrivals,
-        rate_limited::as_asked_by_arrivals,
-        device::too_small_a_window_for_the_sender,
-        slow_reader::slow_reader_by_arrivals,
-        receive_window::own_window_in_use,
-        cpu::own_processor,
-        out_of_order::waits_for_timeouts,
-        idle::silent_beyond_windows,
-        shared::lengthened_path,
-        link::queue_on_the_path,
-        out_of_order::out_of_order,
-        rate_limited::nearly_as_asked,
-        growth::growing_window,
-        idle::silent_sender,
-        sender_itself::sender_itself,
-    ];
-    let found = sought.into_iter().filter_map(|rule| rule(arrivals));
-    let found = signals.first_possible(found, |_| arrivals.find_ceilings());
-    let found =
-        found.unwrap_or_else(|lacking| Finding::unknown_limit(vec![lacking.unwrap_or(OTHER_END)]));
-    half_duplex::behind_arrivals(arrivals.evidence, &found)
-        .or_else(|| receiver_host::behind_arrivals(arrivals, &found))
-        .or_else(|| mss_clamped::behind_arrivals(arrivals, &found))
-        .unwrap_or(found)
-}
-
-/// Returns the limit that a capture shows.
-pub(crate) fn find_limit_of_capture(
+/// Returns the limits of the path that packets alone show, as far as they are asked.
+pub(crate) fn limits_of_captured_path(
     figures: &SenderView,
-    capture: &CaptureEvidence,
-    signals: &Signals,
-) -> Finding {
-    let view = CaptureView { figures, capture };
-    if let Some(end) = capture.only {
-        let missing = if end == At::Sender {
-            ACKNOWLEDGEMENTS
-        } else {
-            DATA
-        };
-        return link::full_as_stated(figures)
-            .or_else(|| view.repeats_in_vain())
-            .unwrap_or_else(|| Finding::unknown_limit(vec![missing]));
+    held: Ratio,
+) -> impl Iterator<Item = Finding> {
+    let rules = OF_PATH.iter().filter(|(needs_kernel, _)| !needs_kernel);
+    rules.filter_map(move |(_, rule)| rule(figures, held))
+}
+
+/// A window that grows at a few looks.
+const AFTER_UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
+        LegalVerdict::Loss(LossVerdict::Random),
+        LegalVerdict::Loss(LossVerdict::Policer),
+        LegalVerdict::Loss(LossVerdict::ShallowQueue),
+    ],
+    "listings each second for a minute (ss -tin), or a capture: whether losses \
+     come again, and how many at once",
+)
+.in_views(&[Basis::Sender]);
+/// Losses between a few looks.
+const UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Loss(LossVerdict::Random),
+        LegalVerdict::Loss(LossVerdict::Policer),
+        LegalVerdict::Loss(LossVerdict::ShallowQueue),
+    ],
+    "listings each second for a minute (ss -tin), or a capture: how many are \
+     lost at once, and at which window",
+)
+.in_views(&[Basis::Sender]);
+/// A pace at a few looks.
+const WHOSE_PACE: CandidateSet = CandidateSet::new(
+    &[
+        LegalVerdict::Pacing(PacingVerdict::Qdisc),
+        LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
+    ],
+    "the queueing discipline of the sender's device (tc -s qdisc), and whether its \
+     program sets a pace",
+)
+.in_views(&[Basis::Sender]);
+
+/// Returns `found` as one of several where a few looks show it that say neither how many packets
+/// were lost at once, nor whether losses come again, nor who sets a pace.
+fn open_at_few_looks(figures: &SenderView, found: Finding) -> Finding {
+    let set = match found.verdict {
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => &AFTER_UNSEEN_LOSSES,
+        LegalVerdict::Loss(LossVerdict::Random) => &UNSEEN_LOSSES,
+        LegalVerdict::Pacing(PacingVerdict::Qdisc) => &WHOSE_PACE,
+        _ => return found,
+    };
+    if figures.evidence.few_looks().is_some() {
+        found.one_of(set)
+    } else {
+        found
     }
-    let whole = [black_hole::without_progress, link::full_as_stated];
-    let order = [
-        CaptureView::ended_early,
-        CaptureView::swinging_window,
-        CaptureView::below_a_segment,
-        CaptureView::closed_on_the_way,
-        CaptureView::slow_reader,
-        CaptureView::ramp_up,
-        CaptureView::find_receive_window,
-        CaptureView::fallen_window,
-        CaptureView::little_and_no_answer,
-        CaptureView::find_idle_sender,
-        CaptureView::settled_below,
-        CaptureView::policed_at_first,
-        CaptureView::caught_up,
-        CaptureView::lowered_window,
-        CaptureView::full_at_first,
-        CaptureView::own_pace,
-        CaptureView::own_queue,
-        CaptureView::buffer_of_sender,
-        CaptureView::late_receiver,
-        CaptureView::find_path_limit,
-        CaptureView::idle_at_times,
-        CaptureView::find_window_growth,
-        CaptureView::of_sender,
-    ];
-    let found = [
-        CaptureView::unscaled_at_sender,
-        CaptureView::hardly_anything,
-    ]
-    .into_iter()
-    .filter_map(|rule| rule(&view));
-    let found = found
-        .chain(whole.into_iter().filter_map(|rule| rule(figures)))
-        .chain(order.into_iter().filter_map(|rule| rule(&view)));
-    let found = signals
-        .first_possible(found, |found| held_against(figures, found))
-        .unwrap_or_else(|lacking| Finding::unknown_limit(vec![lacking.unwrap_or(SENDER)]));
-    let causes = [receiver_host::find_cause, mss_clamped::find_cause];
-    let cause = causes.into_iter().find_map(|rule| rule(figures, &found));
-    view.with_open_end(cause.unwrap_or(found))
 }
 
 /// Returns the names of the figures that more would take.
@@ -347,10 +390,6 @@ const FIGURES_OF_SNAPSHOTS: [SnapshotFigure; 5] = [
 ];
 /// Figures that only the sender has.
 const SENDER: &str = "the sender's congestion window, its buffer and its pace";
-/// Figures that only the receiver's packets have, and those that only the sender's have.
-const ACKNOWLEDGEMENTS: &str =
-    "the receiver's acknowledgements and windows: a capture of the other direction";
-const DATA: &str = "the sender's data: a capture of the other direction";
 /// Figures that only the other end has.
 pub(crate) const OTHER_END: &str =
     "the sender's congestion window, its send buffer and what it sent again";

@@ -7,8 +7,8 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::finding::Finding;
-use crate::rules::of_hosts_traced;
-use crate::signals::SenderView;
+use crate::rules::limit_of_part;
+use crate::signals::{SenderView, TransferView};
 
 /// Share of the time from which another limit is worth reporting.
 const MIN_OTHER_SHARE: f64 = 0.15;
@@ -112,18 +112,15 @@ fn limit_of_each(evidence: &Evidence, whole: &Finding) -> Vec<Finding> {
                 rate: progress.mean_rate(from, from + length),
                 duration: length,
             };
-            in_second(
-                &SenderView::from_part(evidence, Some(part)),
-                whole,
-                from >= ramp_ends,
-            )
+            let figures = SenderView::from_part(evidence, Some(part));
+            in_second(&TransferView::from_part(figures), whole, from >= ramp_ends)
         })
         .collect()
 }
 
 /// Returns the limit of one second. It is too short to show the limit of the path: there the whole
 /// transfer's limit stands, or the ramp.
-fn in_second(figures: &SenderView, whole: &Finding, is_steady: bool) -> Finding {
+fn in_second(view: &TransferView, whole: &Finding, is_steady: bool) -> Finding {
     let of_path = matches!(
         whole.limit_kind(),
         Limit::Capacity
@@ -133,7 +130,7 @@ fn in_second(figures: &SenderView, whole: &Finding, is_steady: bool) -> Finding 
             | Limit::Mtu
             | Limit::Cpu
     );
-    match of_hosts_traced(figures) {
+    match limit_of_part(view) {
         Some(found) => found,
         None if !is_steady => Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE),
         None if of_path => whole.clone(),

@@ -5,11 +5,11 @@ use fullpipe_units::{Ratio, Span};
 
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::limits::capacity::link;
 use crate::remedies::ManualRemedy;
+use crate::signals::path::stated_capacity;
 use crate::signals::{ReceiverView, SenderView};
 use crate::text::{self, Row};
-use crate::thresholds::MIN_LIMIT_SHARE;
+use crate::thresholds::{FULL_PIPE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the processors of the end whose program or window `found` is, if they had no more time
 /// to give for most of the judged part.
@@ -24,7 +24,8 @@ pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Findin
         | Limit::CongestionWindow
         | Limit::SendBuffer
         | Limit::Unknown => {
-            find_withheld_time(figures).filter(|_| link::full_as_stated(figures).is_none())
+            let full = stated_capacity(figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE));
+            find_withheld_time(figures).filter(|_| full.is_none_or(|full| figures.rate < full))
         }
         Limit::ApplicationWindow | Limit::Pacing | Limit::Cpu | Limit::Mtu => None,
     }

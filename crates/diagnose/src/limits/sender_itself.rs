@@ -70,6 +70,7 @@ const BUFFER_OR_WINDOW: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender, which shows the windows that reach it, and what waits in its buffer (ss -tnm)",
 );
+
 /// The same, with data that waits at the sender at any time.
 pub(crate) const WAITS_IN_HOST: CandidateSet = CandidateSet::new(
     &[

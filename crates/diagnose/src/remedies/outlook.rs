@@ -441,10 +441,6 @@ fn requested_control(request: &Request, sender: &HostSettings) -> CongestionCont
 /// (elsewhere the queue of a full link makes it).
 fn observed_path(figures: &SenderView, verdict: LegalVerdict) -> Option<Path> {
     const ETHERNET: ByteCount = ByteCount::new(1500);
-    let mtu = figures
-        .snapshots()
-        .filter_map(|snapshot| snapshot.sample.tcp.path_mtu)
-        .max();
     let lost = figures
         .lost_segments()
         .filter(|_| verdict.limit_kind() == Limit::Loss);
@@ -457,7 +453,7 @@ fn observed_path(figures: &SenderView, verdict: LegalVerdict) -> Option<Path> {
         delay: Span::ZERO,
         queue: None,
         loss: None,
-        mtu: mtu.unwrap_or(ETHERNET),
+        mtu: figures.path_mtu().unwrap_or(ETHERNET),
         framing: figures.evidence.framing,
         ip: IpVersion::V4,
         encapsulation: Encapsulation::default(),

@@ -225,12 +225,22 @@ impl<'a> ReceiverView<'a> {
 
     /// Returns the payload that the stated bandwidth can carry.
     pub(crate) fn stated_capacity(&self) -> Option<BitRate> {
-        let mss = self.mss()?;
-        let timestamps = self
+        path::stated_payload(self.evidence, self.mss()?, self.has_timestamps())
+    }
+
+    /// Returns true if segments carry timestamps, as they do where nothing says otherwise.
+    pub(crate) fn has_timestamps(&self) -> bool {
+        let mut stated = self
             .snapshots()
-            .find_map(|snapshot| snapshot.tcp.timestamps)
-            .unwrap_or(true);
-        path::stated_payload(self.evidence, mss, timestamps)
+            .filter_map(|snapshot| snapshot.tcp.timestamps);
+        stated.next().unwrap_or(true)
+    }
+
+    /// Returns the MTU of the path, as the kernel knows it.
+    pub(crate) fn path_mtu(&self) -> Option<ByteCount> {
+        self.snapshots()
+            .filter_map(|snapshot| snapshot.tcp.path_mtu)
+            .max()
     }
 }
 

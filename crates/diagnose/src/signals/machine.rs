@@ -5,6 +5,7 @@ use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
 
 use crate::finding::Finding;
 use crate::signals::SenderView;
+use crate::text::Row;
 use crate::thresholds::{MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE};
 
 /// Share of the time spent on reading or writing a file from which the file is the limit.
@@ -152,7 +153,7 @@ pub(crate) fn tcp_memory_text(machine: &Machine) -> Option<String> {
 }
 
 /// Returns rows on what the hosts dropped and lacked, where they did.
-pub(crate) fn host_rows(evidence: &Evidence) -> impl Iterator<Item = (String, String)> {
+pub(crate) fn host_rows(evidence: &Evidence) -> [Row; 6] {
     let receiver = &evidence.receiver_machine;
     let dropped = HostDrops::of_receiver(receiver);
     let dropped = dropped.map(|dropped| drops_text(Some(dropped)));
@@ -174,8 +175,6 @@ pub(crate) fn host_rows(evidence: &Evidence) -> impl Iterator<Item = (String, St
             allowance_text(&evidence.sender_machine).or_else(|| allowance_text(receiver)),
         ),
     ]
-    .into_iter()
-    .filter_map(|(name, text)| Some((name.to_owned(), text?)))
 }
 
 /// Returns the size of a receive ring; `None` if it is not known.

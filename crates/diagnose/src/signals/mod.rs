@@ -15,6 +15,7 @@ pub(crate) mod spread;
 pub(crate) mod stream;
 pub(crate) mod syn_quotes;
 pub(crate) mod transfer_time;
+pub(crate) mod view;
 
 use std::collections::BTreeMap;
 
@@ -37,6 +38,7 @@ pub(crate) use sender::{RetransmittedSegments, SenderView, share_of_votes};
 pub(crate) use snapshot::JudgedSample;
 pub(crate) use stream::SenderStream;
 pub(crate) use transfer_time::TransferTime;
+pub(crate) use view::{SeenEnd, TransferView};
 
 /// Amount of the evidence, and what it rules out.
 pub(crate) struct Signals {
@@ -63,6 +65,13 @@ const MIN_CEILING_SHARE: f64 = 0.67;
 const MIN_DATA_SEGMENTS: u64 = 5;
 
 impl Signals {
+    pub(crate) fn from_view(view: &TransferView) -> Self {
+        match &view.end {
+            SeenEnd::Sender(figures) => Self::from_sender(figures),
+            SeenEnd::Receiver(arrivals) => Self::from_receiver(arrivals),
+        }
+    }
+
     /// Returns those of the sending end, or of a capture.
     pub(crate) fn from_sender(figures: &SenderView) -> Self {
         let (begin, end) = figures.judged_period();

@@ -234,6 +234,14 @@ impl<'a> SenderView<'a> {
             .reduce(u64::saturating_add)
     }
 
+    /// Returns the MTU of the path, as the kernel knows it.
+    pub(crate) fn path_mtu(&self) -> Option<ByteCount> {
+        let known = self
+            .snapshots()
+            .filter_map(|snapshot| snapshot.sample.tcp.path_mtu);
+        known.max()
+    }
+
     /// Returns true if segments carry timestamps, as they do where nothing says otherwise.
     pub(crate) fn has_timestamps(&self) -> bool {
         self.snapshots()

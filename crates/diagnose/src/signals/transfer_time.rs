@@ -7,7 +7,7 @@ use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 use crate::limits::receive_window::clocks_say_window;
 use crate::limits::send_buffer::buffer_is_full;
 use crate::signals::snapshot::{own_window, received_bytes};
-use crate::signals::{JudgedSample, ReceiverView, SenderStream, SenderView};
+use crate::signals::{JudgedSample, ReceiverView, SeenEnd, SenderStream, SenderView, TransferView};
 use crate::thresholds::{
     INFLATED_RTT_FACTOR, MIN_RETRANSMISSION_TIMEOUT, MIN_WINDOW_FILL, REGROWN_WINDOW_FACTOR,
     SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
@@ -21,6 +21,14 @@ pub(crate) struct TransferTime {
 }
 
 impl TransferTime {
+    /// Returns the account of all of the transfer.
+    pub(crate) fn from_view(view: &TransferView) -> Self {
+        match &view.end {
+            SeenEnd::Sender(_) => Self::from_sender(&SenderView::from_part(view.evidence, None)),
+            SeenEnd::Receiver(arrivals) => Self::from_receiver(arrivals),
+        }
+    }
+
     /// Returns the account of the sending end, or of a capture.
     pub(crate) fn from_sender(figures: &SenderView) -> Self {
         let mut account = Self {

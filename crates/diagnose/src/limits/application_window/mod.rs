@@ -16,7 +16,7 @@ use crate::finding::{CandidateSet, Finding};
 use crate::limits::LimitText;
 use crate::limits::application_window::credit::{ProgramCredit, is_reached};
 use crate::remedies::{ManualRemedy, RemedyAdvice};
-use crate::signals::{CaptureView, ReceiverView, SenderView};
+use crate::signals::{CaptureView, ReceiverView, SenderView, TransferView};
 use crate::text::{self, Row};
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_CHANNEL_FILL};
 
@@ -64,17 +64,16 @@ const SMB_PORTS: [u16; 2] = [445, 139];
 /// Returns `found`, or the window of an SSH channel: where the program is SSH, TCP did not hold it
 /// back, and the rate is one window a round trip; or the `credit` of other programs.
 pub(crate) fn above_tcp(
-    evidence: &Evidence,
-    rate: BitRate,
-    rtt: Option<Span>,
+    view: &TransferView,
     found: Finding,
     credit: Option<ProgramCredit>,
 ) -> Finding {
-    if let Some(channel) = full_channel(evidence, rate, rtt, &found) {
+    let (evidence, rate) = (view.evidence, view.rate());
+    if let Some(channel) = full_channel(evidence, rate, view.rtt(), &found) {
         return channel;
     }
     if found.limit_kind() == Limit::ApplicationWindow {
-        let size = rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default();
+        let size = view.rtt().map(|rtt| rate.bytes_in(rtt)).unwrap_or_default();
         return of_captured_window(evidence, size, found);
     }
     let of_credit = credit.filter(|_| may_be_credit(evidence, &found));

@@ -9,7 +9,7 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::{flow_limit, link};
 use crate::remedies::ManualRemedy;
-use crate::signals::path::rtt_is_inflated_over;
+use crate::signals::path::{rtt_is_inflated_over, stated_capacity};
 use crate::signals::{ReceiverView, SenderView, losses};
 use crate::thresholds::{MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
 
@@ -232,7 +232,7 @@ pub(crate) fn behind_rates(figures: &SenderView, found: &Finding) -> Option<Find
             | LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering)
             | LegalVerdict::Unknown(_)
     );
-    if !is_of_path || link::carries_all_as_stated(figures) {
+    if !is_of_path || link::carries_all(figures.rate, stated_capacity(figures)) {
         return None;
     }
     let by_device = matches!(

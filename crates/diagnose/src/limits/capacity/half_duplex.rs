@@ -5,33 +5,22 @@ use fullpipe_units::{BitRate, count_noun};
 
 use crate::finding::Finding;
 use crate::remedies::ManualRemedy;
-use crate::signals::SenderView;
+use crate::signals::TransferView;
 use crate::thresholds::MIN_OWN_DROPS;
 
 /// Finds a link of a host at half duplex behind what looks like a limit of the path.
-pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
+pub(crate) fn find_cause(view: &TransferView, found: &Finding) -> Option<Finding> {
+    let may_be = matches!(
+        found.limit_kind(),
+        Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::Unknown
+    );
     let ends = [
         CapacityVerdict::HalfDuplexOfSender,
         CapacityVerdict::HalfDuplexOfReceiver,
     ];
-    let verdict = ends
-        .into_iter()
-        .find(|verdict| holds_link_back(link_of(*verdict, figures.evidence)))?;
-    may_be_behind(found).then(|| found.as_verdict(verdict))
-}
-
-/// Finds the same from the receiving end alone, for its own link.
-pub(crate) fn behind_arrivals(evidence: &Evidence, found: &Finding) -> Option<Finding> {
-    let verdict = CapacityVerdict::HalfDuplexOfReceiver;
-    (may_be_behind(found) && holds_link_back(link_of(verdict, evidence)))
-        .then(|| found.as_verdict(verdict))
-}
-
-fn may_be_behind(found: &Finding) -> bool {
-    matches!(
-        found.limit_kind(),
-        Limit::Capacity | Limit::Loss | Limit::CongestionWindow | Limit::Unknown
-    )
+    let mut ends = ends.into_iter().filter(|_| may_be);
+    let verdict = ends.find(|verdict| holds_link_back(link_of(*verdict, view.evidence)))?;
+    Some(found.as_verdict(verdict))
 }
 
 fn link_of(verdict: CapacityVerdict, evidence: &Evidence) -> Option<&DeviceReport> {

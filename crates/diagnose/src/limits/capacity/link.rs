@@ -8,14 +8,14 @@ use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::shared;
-use crate::limits::congestion_window::reordering;
-use crate::limits::loss::{self, loss_window, policer};
+use crate::limits::loss::loss_window;
 use crate::limits::sender_application::idle::{NO_TIME_TO_WRITE, PAUSES_OR_FULL_PATH};
+use crate::rules::limits_of_captured_path;
 use crate::signals::path::{
     self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend,
     rtt_is_inflated_over, rtt_trend, stated_capacity, time_on_the_line,
 };
-use crate::signals::{CaptureView, ReceiverView, SenderView, losses, share_of_votes};
+use crate::signals::{CaptureView, ReceiverView, SenderView, TransferView, losses, share_of_votes};
 use crate::text::time_text;
 use crate::thresholds::{
     CLEARLY_LOWER_SHARE, CLOCK_TICK, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS,
@@ -64,6 +64,7 @@ const ENDED_OR_LOST: CandidateSet = CandidateSet::new(
     &[LegalVerdict::Loss(LossVerdict::Random)],
     "a capture at the sender, which shows what it repeats",
 );
+
 /// The same of a sender that seems to hold itself back.
 const HELD_BACK_OR_LOST: CandidateSet = CandidateSet::new(
     &[
@@ -77,12 +78,6 @@ const HELD_BACK_OR_LOST: CandidateSet = CandidateSet::new(
 /// The same where nothing tells what else it is.
 const REPEATED_UNSEEN: CandidateSet =
     CandidateSet::new(&[], "a capture at the sender, which shows what it repeats");
-
-/// Finds a pipe that is as full as its stated bandwidth allows.
-pub(crate) fn full_as_stated_by_arrivals(arrivals: &ReceiverView) -> Option<Finding> {
-    (arrivals.rate >= arrivals.stated_capacity()?.scale_by(FULL_PIPE_SHARE))
-        .then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))
-}
 
 /// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load;
 /// or a little longer, and the data arrives at one rate throughout.
@@ -112,15 +107,17 @@ pub(crate) fn queue_on_the_path(arrivals: &ReceiverView) -> Option<Finding> {
 }
 
 /// Finds a pipe that is as full as its stated bandwidth allows.
-pub(crate) fn full_as_stated(figures: &SenderView) -> Option<Finding> {
-    let enough = stated_capacity(figures)?.scale_by(FULL_PIPE_SHARE);
-    (figures.rate >= enough).then(|| Finding::new(CapacityVerdict::Link, time_at(figures, enough)))
+pub(crate) fn full_as_stated(view: &TransferView) -> Option<Finding> {
+    let enough = view.stated_capacity()?.scale_by(FULL_PIPE_SHARE);
+    let figures = view.sender();
+    let held = || figures.map_or(Ratio::ONE, |figures| time_at(figures, enough));
+    (view.rate() >= enough).then(|| Finding::new(CapacityVerdict::Link, held()))
 }
 
-/// Returns true if the data takes all that the stated bandwidth can carry: nothing at a host could
-/// be lifted then.
-pub(crate) fn carries_all_as_stated(figures: &SenderView) -> bool {
-    stated_capacity(figures).is_some_and(|stated| figures.rate >= stated.scale_by(WHOLE_RATE_SHARE))
+/// Returns true if data at `rate` takes all that the `stated` bandwidth can carry: nothing at a host
+/// could be lifted then.
+pub(crate) fn carries_all(rate: BitRate, stated: Option<BitRate>) -> bool {
+    stated.is_some_and(|stated| rate >= stated.scale_by(WHOLE_RATE_SHARE))
 }
 
 /// Finds a window or buffer that holds more than fits the pipe: the excess stands in a queue, and
@@ -335,7 +332,9 @@ impl CaptureView<'_> {
         let found = if self.fills_path() {
             Finding::new(CapacityVerdict::Link, held)
         } else {
-            self.limit_by_rules(held)?
+            // A queue that is empty so often is none of a full link.
+            limits_of_captured_path(self.figures, held)
+                .find(|found| found.limit_kind() != Limit::Capacity || !self.drains_queue())?
         };
         let found = self.with_standing_queue(found);
         let found = shared::behind_on_path(self.figures, &found).unwrap_or(found);
@@ -357,21 +356,6 @@ impl CaptureView<'_> {
         } else {
             self.with_pauses(self.with_shaper(found))
         })
-    }
-
-    /// Returns the limit of the path as its samples show it.
-    fn limit_by_rules(&self, held: Ratio) -> Option<Finding> {
-        let order = [
-            policer::without_queue,
-            full_bottleneck,
-            reordering::held_without_loss,
-            loss::find_loss,
-        ];
-        // A queue that is empty so often is none of a full link.
-        order
-            .into_iter()
-            .filter_map(|rule| rule(self.figures, held))
-            .find(|found| found.limit_kind() != Limit::Capacity || !self.drains_queue())
     }
 
     /// Returns the finding; a full link instead, where it denies a queue that stands.
@@ -413,32 +397,26 @@ impl CaptureView<'_> {
     /// connection goes on: the sender may repeat what no more comes here.
     pub(crate) fn with_open_end(&self, found: Finding) -> Finding {
         let is_open = self.figures.part.is_none() && !self.capture.closed && !self.is_at_sender();
-        let is_decided = match found.candidates {
-            None => true,
-            Some(set) => [&FULL_OR_PACED, &NO_TIME_TO_WRITE].contains(&set),
-        };
-        match found.verdict {
-            _ if !is_open => found,
-            LegalVerdict::Capacity(CapacityVerdict::Link)
-            | LegalVerdict::CongestionWindow(CongestionWindowVerdict::RampUp) => {
-                found.one_of(&ENDED_OR_LOST)
+        // Another verdict that this place shows as much leaves no room for a third.
+        let may_be_lost = match found.limit_kind() {
+            Limit::CongestionWindow => true,
+            Limit::SenderApplication | Limit::SendBuffer | Limit::Pacing => {
+                (found.candidates).is_none_or(|set| *set == NO_TIME_TO_WRITE)
             }
-            LegalVerdict::CongestionWindow(_) => found.one_of(&REPEATED_UNSEEN),
+            _ => found.verdict == CapacityVerdict::Link.into(),
+        };
+        let set = match found.verdict {
+            LegalVerdict::Capacity(CapacityVerdict::Link)
+            | LegalVerdict::CongestionWindow(CongestionWindowVerdict::RampUp) => &ENDED_OR_LOST,
             LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle)
             | LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax)
-            | LegalVerdict::Pacing(PacingVerdict::MaxPacingRate)
-                if is_decided =>
-            {
-                found.one_of(&HELD_BACK_OR_LOST)
-            }
-            LegalVerdict::SenderApplication(_)
-            | LegalVerdict::SendBuffer(_)
-            | LegalVerdict::Pacing(_)
-                if is_decided =>
-            {
-                found.one_of(&REPEATED_UNSEEN)
-            }
-            _ => found,
+            | LegalVerdict::Pacing(PacingVerdict::MaxPacingRate) => &HELD_BACK_OR_LOST,
+            _ => &REPEATED_UNSEEN,
+        };
+        if is_open && may_be_lost {
+            found.one_of(set)
+        } else {
+            found
         }
     }
 

@@ -47,6 +47,7 @@ const LOST_IN_HOST: CandidateSet = CandidateSet::new(
     ],
     "a longer transfer: whether losses come again, and the drops of the queue of the sender's device",
 );
+
 /// A window that grows in a capture in which nothing is lost.
 const SLOW_GROWTH: CandidateSet = CandidateSet::new(
     &[

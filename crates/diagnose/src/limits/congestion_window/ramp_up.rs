@@ -5,7 +5,7 @@ use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::receive_window;
-use crate::signals::{CaptureView, ReceiverView, SenderView};
+use crate::signals::{CaptureView, SeenEnd, TransferView};
 use crate::thresholds::INITIAL_WINDOW;
 
 /// A transfer that seems to end while it speeds up.
@@ -47,30 +47,32 @@ fn is_slow_start(
         && still_moving.unwrap_or_default() <= rtt.scale_by(rounds + SLOW_START_TOLERANCE)
 }
 
-/// Finds a transfer that ended before the sender's congestion window had grown.
-pub(crate) fn ended_early_by_arrivals(arrivals: &ReceiverView) -> Option<Finding> {
-    let (rtt, mss) = (arrivals.rtt?, arrivals.mss()?);
-    let found = arrivals.evidence.steady.is_none()
-        && arrivals.loss_rounds() == 0
-        && arrivals
-            .whole
-            .iter()
-            .all(|flow| is_slow_start(flow, |sample| sample.tcp.bytes_received, mss, rtt));
-    found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
-}
-
-/// Finds a transfer that ended, or ran out of data, before its congestion window had grown.
-pub(crate) fn ended_early(figures: &SenderView) -> Option<Finding> {
-    let (rtt, mss) = (figures.rtt?, figures.mss?);
-    let only_slow_start = figures
-        .flows
-        .iter()
-        .all(|flow| is_slow_start(&flow.whole, |sample| sample.tcp.bytes_acked, mss, rtt));
-    let found = figures.part.is_none()
-        && !figures.ever_lost()
-        && only_slow_start
-        && receive_window::find_receive_window(figures).is_none();
-    found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))
+/// Finds a transfer that ended, or ran out of data, before the sender's congestion window had grown;
+/// of a capture, if its program did not wait.
+pub(crate) fn ended_early(view: &TransferView) -> Option<Finding> {
+    let (rtt, mss) = (view.rtt()?, view.mss()?);
+    let is_slow = match &view.end {
+        SeenEnd::Sender(figures) => {
+            let mut flows = figures.flows.iter();
+            !figures.ever_lost()
+                && flows.all(|flow| {
+                    is_slow_start(&flow.whole, |sample| sample.tcp.bytes_acked, mss, rtt)
+                })
+                && receive_window::find_receive_window(figures).is_none()
+        }
+        SeenEnd::Receiver(arrivals) => {
+            let mut flows = arrivals.whole.iter();
+            arrivals.loss_rounds() == 0
+                && flows
+                    .all(|flow| is_slow_start(flow, |sample| sample.tcp.bytes_received, mss, rtt))
+        }
+    };
+    let found = view.evidence.steady.is_none() && is_slow;
+    let ramp = found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))?;
+    match view.packets() {
+        Some(packets) => (!packets.program_waits()).then(|| packets.with_stall(Ratio::ONE)),
+        None => Some(ramp),
+    }
 }
 
 /// Share of the round trips in which more was in flight than ever before, from which a transfer
@@ -85,13 +87,6 @@ impl CaptureView<'_> {
         let quiet = self.capture.quiet?;
         let found = quiet.growing.get() >= GROWING_SHARE && !self.program_waits();
         found.then(|| self.with_stall(quiet.growing))
-    }
-
-    /// Finds a transfer that ended before its congestion window had grown, and whose program did
-    /// not wait.
-    pub(crate) fn ended_early(&self) -> Option<Finding> {
-        let found = ended_early(self.figures).filter(|_| !self.program_waits())?;
-        Some(self.with_stall(found.share))
     }
 
     /// Returns the verdict on a transfer that ended while it sped up; as one of several where it may

@@ -6,42 +6,37 @@ use fullpipe_units::BitRate;
 use crate::finding::Finding;
 use crate::remedies::ManualRemedy;
 use crate::signals::machine::{self, DropCounter, HostDrops};
-use crate::signals::{ReceiverView, SenderView, path};
+use crate::signals::{SeenEnd, SenderView, TransferView, path};
 use crate::text::{self, time_text};
 use crate::thresholds::MIN_OWN_DROPS;
 
-/// Finds losses that the receiving host made: it dropped a real share of what the sender sent again.
-/// A queue that stands on the path loses packets itself.
-pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
-    let dropped = HostDrops::of_receiver(&figures.evidence.receiver_machine)?;
-    // One of a pair of virtual devices counts what the other's host drops: then the sender has a
-    // queue of its own, which stands and loses none of it.
-    let own = figures.evidence.sender_machine.device.as_ref();
-    let own = own.map_or(0, machine::dropped_out);
-    let lost = figures.sent_again_in_all()?;
-    let may_be = may_be_behind(found, || {
-        path::rtt_is_inflated(figures) && (own < MIN_OWN_DROPS || !dropped.match_losses(lost))
-    });
-    (may_be && dropped.count >= own && dropped.explain_losses(lost))
-        .then(|| found.as_verdict(LossVerdict::ReceiverHost))
-}
-
-/// Finds losses that this host made, from the receiving end alone, which knows how often data was
-/// out of order.
-pub(crate) fn behind_arrivals(arrivals: &ReceiverView, found: &Finding) -> Option<Finding> {
-    let dropped = HostDrops::of_receiver(&arrivals.evidence.receiver_machine)?;
-    let times = arrivals.loss_rounds() * arrivals.flows.len() as u64;
-    let may_be = may_be_behind(found, || arrivals.is_inflated());
-    (may_be && dropped.count >= times && dropped.explain_losses(times))
-        .then(|| found.as_verdict(LossVerdict::ReceiverHost))
-}
-
-fn may_be_behind(found: &Finding, queue_stands: impl FnOnce() -> bool) -> bool {
-    match found.limit_kind() {
-        Limit::Capacity => !queue_stands(),
+/// Finds losses that the receiving host made: it dropped a real share of what the sender sent again;
+/// or of the times at which data was out of order, from the receiving end alone. A queue that stands
+/// on the path loses packets itself.
+pub(crate) fn find_cause(view: &TransferView, found: &Finding) -> Option<Finding> {
+    let dropped = HostDrops::of_receiver(&view.evidence.receiver_machine)?;
+    let (lost, least, stands) = match &view.end {
+        SeenEnd::Receiver(arrivals) => {
+            let times = arrivals.loss_rounds() * arrivals.flows.len() as u64;
+            (times, times, arrivals.is_inflated())
+        }
+        SeenEnd::Sender(figures) => {
+            // One of a pair of virtual devices counts what the other's host drops: then the sender has
+            // a queue of its own, which stands and loses none of it.
+            let own = view.evidence.sender_machine.device.as_ref();
+            let own = own.map_or(0, machine::dropped_out);
+            let lost = figures.sent_again_in_all()?;
+            let is_own = own >= MIN_OWN_DROPS && dropped.match_losses(lost);
+            (lost, own, path::rtt_is_inflated(figures) && !is_own)
+        }
+    };
+    let may_be = match found.limit_kind() {
+        Limit::Capacity => !stands,
         Limit::Loss | Limit::CongestionWindow | Limit::Unknown => true,
         _ => false,
-    }
+    };
+    (may_be && dropped.count >= least && dropped.explain_losses(lost))
+        .then(|| found.as_verdict(LossVerdict::ReceiverHost))
 }
 
 /// Returns the sentence on drops of the receiving host, of which the sender `lost` so much.

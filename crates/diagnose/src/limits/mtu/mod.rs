@@ -23,7 +23,7 @@ impl LimitText for MtuVerdict {
                 "A device {} lowers the size of segments: they carry only {mss} of data where {} would fit; headers \
                  take the rest of the path, and {} of data arrives.",
                 syn_quotes::device_place(figures.evidence),
-                size_text(mss_clamped::possible_mss(figures)),
+                size_text(mss_clamped::possible_mss_of_sender(figures)),
                 figures.rate,
             ),
         }

@@ -5,70 +5,71 @@ use fullpipe_record::{At, Buffer, CaptureEvidence, Evidence, IpVersion, Limit, M
 use fullpipe_units::ByteCount;
 
 use crate::finding::Finding;
-use crate::signals::{ReceiverView, SenderView, path};
+use crate::signals::{SeenEnd, SenderView, TransferView, path};
 
 /// Finds segments so small that their headers take the difference to what the path could carry,
 /// though both devices would let larger ones pass and the program did not ask for it.
-pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
-    let request = &figures.evidence.request;
-    // A receiver that tunes its window by what packets cost it makes a small one of many small
-    // packets.
-    let by_small_packets =
-        found.limit_kind() == Limit::ReceiveWindow && request.buffer == Buffer::Automatic;
-    if request.mss.is_some() || !(found.limit_kind() == Limit::Capacity || by_small_packets) {
-        return None;
-    }
-    let (got, possible) = (figures.mss?, possible_mss(figures)?);
-    are_needlessly_small([got, possible], figures.evidence, figures.has_timestamps())
-        .then(|| found.as_verdict(MtuVerdict::MssClamped))
+pub(crate) fn find_cause(view: &TransferView, found: &Finding) -> Option<Finding> {
+    let is_automatic = view.evidence.request.buffer == Buffer::Automatic;
+    let may_be = match found.limit_kind() {
+        Limit::Capacity => true,
+        // A receiver that tunes its window by what packets cost it makes a small one of many small
+        // packets.
+        Limit::ReceiveWindow => is_automatic && view.sender().is_some(),
+        _ => false,
+    };
+    let is_small = match &view.end {
+        SeenEnd::Sender(figures) => is_clamped(figures)?,
+        SeenEnd::Receiver(arrivals) => {
+            let possible = possible_mss(
+                view.evidence,
+                arrivals.path_mtu(),
+                arrivals.has_timestamps(),
+            )?;
+            is_needlessly_small(
+                [arrivals.mss()?, possible],
+                view.evidence,
+                arrivals.has_timestamps(),
+            )
+        }
+    };
+    (may_be && is_small).then(|| found.as_verdict(MtuVerdict::MssClamped))
+}
+
+/// Returns true if the segments of a sender are so small; `None` where their size or that of the
+/// largest possible ones is not known.
+pub(crate) fn is_clamped(figures: &SenderView) -> Option<bool> {
+    let sizes = [figures.mss?, possible_mss_of_sender(figures)?];
+    Some(is_needlessly_small(
+        sizes,
+        figures.evidence,
+        figures.has_timestamps(),
+    ))
 }
 
 /// Share of the efficiency of full segments below which small segments are the limit.
 const MSS_EFFICIENCY_SHARE: f64 = 0.9;
 
 /// Returns true if segments carry clearly less of a full path as data than the largest possible
-/// ones would.
-fn are_needlessly_small(
+/// ones would, and no program asked for it.
+fn is_needlessly_small(
     got_and_possible: [ByteCount; 2],
     evidence: &Evidence,
     timestamps: bool,
 ) -> bool {
     let [got, possible] =
         got_and_possible.map(|mss| path::payload_share(evidence, mss, timestamps).get());
-    got < possible * MSS_EFFICIENCY_SHARE
+    evidence.request.mss.is_none() && got < possible * MSS_EFFICIENCY_SHARE
 }
 
-/// Finds the same from the receiving end, whose device is known.
-pub(crate) fn behind_arrivals(arrivals: &ReceiverView, found: &Finding) -> Option<Finding> {
-    let evidence = arrivals.evidence;
-    let device = evidence
-        .receiver_machine
-        .device
-        .iter()
-        .map(|device| device.mtu);
-    let stated = arrivals
-        .snapshots()
-        .filter_map(|snapshot| snapshot.tcp.path_mtu)
-        .max();
-    let mtu = device
-        .chain(stated)
-        .filter(|mtu| *mtu > ByteCount::ZERO)
-        .min()?;
-    let timestamps = arrivals
-        .snapshots()
-        .find_map(|snapshot| snapshot.tcp.timestamps)
-        .unwrap_or(true);
-    let possible = mtu.saturating_sub(framing::tcp_headers(IpVersion::V4, timestamps));
-    let is_small = are_needlessly_small([arrivals.mss()?, possible], evidence, timestamps);
-    let may_be = evidence.request.mss.is_none() && found.limit_kind() == Limit::Capacity;
-    (may_be && is_small).then(|| found.as_verdict(MtuVerdict::MssClamped))
-}
-
-/// Returns the payload of the largest segment that both devices, as far as they are known, would
-/// let pass.
-pub(crate) fn possible_mss(figures: &SenderView) -> Option<ByteCount> {
-    let evidence = figures.evidence;
-    let headers = framing::tcp_headers(IpVersion::V4, figures.has_timestamps());
+/// Returns the payload of the largest segment that both devices, as far as they are known, and the
+/// path would let pass.
+fn possible_mss(
+    evidence: &Evidence,
+    path_mtu: Option<ByteCount>,
+    timestamps: bool,
+) -> Option<ByteCount> {
+    let headers = framing::tcp_headers(IpVersion::V4, timestamps);
     if let Some(capture) = &evidence.capture {
         let options = headers.saturating_sub(framing::tcp_headers(IpVersion::V4, false));
         return Some(captured_mss(capture).saturating_sub(options));
@@ -78,15 +79,17 @@ pub(crate) fn possible_mss(figures: &SenderView) -> Option<ByteCount> {
         &evidence.receiver_machine.device,
     ];
     let devices = devices.into_iter().flatten().map(|device| device.mtu);
-    let stated = figures
-        .snapshots()
-        .filter_map(|snapshot| snapshot.sample.tcp.path_mtu)
-        .max();
-    let mtu = devices
-        .chain(stated)
-        .filter(|mtu| *mtu > ByteCount::ZERO)
-        .min()?;
-    Some(mtu.saturating_sub(headers))
+    let known = devices.chain(path_mtu).filter(|mtu| *mtu > ByteCount::ZERO);
+    Some(known.min()?.saturating_sub(headers))
+}
+
+/// Returns the same as the sending end sees it.
+pub(crate) fn possible_mss_of_sender(figures: &SenderView) -> Option<ByteCount> {
+    possible_mss(
+        figures.evidence,
+        figures.path_mtu(),
+        figures.has_timestamps(),
+    )
 }
 
 /// Returns the payload, with the options of TCP, of the largest segment that a host offers in a

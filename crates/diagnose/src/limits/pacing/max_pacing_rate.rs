@@ -8,9 +8,10 @@ use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::link::FULL_OR_PACED;
+use crate::limits::sender_application::rate_limited;
 use crate::limits::sender_itself::BUFFER_OR_PROGRAM;
 use crate::remedies::RemedyAdvice;
-use crate::signals::{CaptureView, SenderView, path};
+use crate::signals::{CaptureView, ReceiverView, SenderView, path};
 use crate::thresholds::{
     FEW_SEGMENTS, MAX_PACE_FACTOR, MIN_PACED_SHARE, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,
 };
@@ -37,6 +38,16 @@ pub(crate) fn by_program(figures: &SenderView) -> Option<Finding> {
     };
     (figures.rate >= set.scale_by(share))
         .then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+}
+
+/// Finds a sender that was asked for a maximum pace and keeps to it, where its data arrives. Headers
+/// and waiting may take a part of it, and so may a full link that carries no more: a queue shows it.
+pub(crate) fn arrives_as_paced(arrivals: &ReceiverView) -> Option<Finding> {
+    let pacing = arrivals.evidence.request.pacing;
+    let is_paced = rate_limited::reaches_rate(arrivals, pacing, WHOLE_RATE_SHARE)
+        || (rate_limited::reaches_rate(arrivals, pacing, REACHED_RATE_SHARE)
+            && !arrivals.is_inflated());
+    is_paced.then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
 }
 
 /// Returns the maximum pace that the program set, all streams together; `None` where a stream has

@@ -27,6 +27,7 @@ pub(crate) const NO_TIME_TO_READ: CandidateSet = CandidateSet::new(
     "what the receiving program waits for, and the processor time that it gets",
 )
 .in_views(&[Basis::Sender, Basis::Capture]);
+
 /// A window of one size at each look.
 const WINDOW_OF_FEW_LOOKS: CandidateSet = CandidateSet::new(
     &[
@@ -39,7 +40,7 @@ const WINDOW_OF_FEW_LOOKS: CandidateSet = CandidateSet::new(
 );
 
 /// Finds a receive buffer that stays full of data in order: the program does not read it.
-pub(crate) fn slow_reader_by_arrivals(arrivals: &ReceiverView) -> Option<Finding> {
+pub(crate) fn unread_data_stays(arrivals: &ReceiverView) -> Option<Finding> {
     let pairs = arrivals.snapshot_pairs();
     let held = unread_share(pairs.map(|(before, now)| [before, now]))?;
     if held.get() < MIN_LIMIT_SHARE {

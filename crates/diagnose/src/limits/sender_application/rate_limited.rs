@@ -1,8 +1,7 @@
 //! A sending program that keeps to a rate.
 
 use fullpipe_record::{
-    At, CapacityVerdict, Change, LegalVerdict, LossVerdict, PacingVerdict, Remedy, Scope,
-    SenderApplicationVerdict,
+    At, Change, LegalVerdict, LossVerdict, Remedy, Scope, SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, Ratio};
 
@@ -15,31 +14,21 @@ use crate::thresholds::{
     MIN_SHARE_OF_FULL_BUFFER, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,
 };
 
-/// Finds a sender that was asked for a rate, or for a maximum pace, and keeps to it. Of a pace
-/// headers and waiting may take a part, and so may a full link that carries no more: a queue shows
-/// it.
-pub(crate) fn as_asked_by_arrivals(arrivals: &ReceiverView) -> Option<Finding> {
-    if reaches_rate(arrivals, arrivals.evidence.request.rate, WHOLE_RATE_SHARE) {
-        return Some(Finding::new(
-            SenderApplicationVerdict::RateLimited,
-            Ratio::ONE,
-        ));
-    }
-    let pacing = arrivals.evidence.request.pacing;
-    let is_paced = reaches_rate(arrivals, pacing, WHOLE_RATE_SHARE)
-        || (reaches_rate(arrivals, pacing, REACHED_RATE_SHARE) && !arrivals.is_inflated());
-    is_paced.then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+/// Finds a sender that was asked for a rate and keeps to it, where its data arrives.
+pub(crate) fn arrives_as_asked(arrivals: &ReceiverView) -> Option<Finding> {
+    reaches_rate(arrivals, arrivals.evidence.request.rate, WHOLE_RATE_SHARE)
+        .then(|| Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
 }
 
 /// Finds a sender that was asked for a rate and comes near to it, where nothing else shows that
 /// would hold it back.
-pub(crate) fn nearly_as_asked(arrivals: &ReceiverView) -> Option<Finding> {
+pub(crate) fn arrives_nearly_as_asked(arrivals: &ReceiverView) -> Option<Finding> {
     reaches_rate(arrivals, arrivals.evidence.request.rate, REACHED_RATE_SHARE)
         .then(|| Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
 }
 
 /// Returns true if the data arrives at `share` of the rate that each stream was asked for.
-fn reaches_rate(arrivals: &ReceiverView, asked: Option<BitRate>, share: f64) -> bool {
+pub(crate) fn reaches_rate(arrivals: &ReceiverView, asked: Option<BitRate>, share: f64) -> bool {
     let streams = f64::from(arrivals.evidence.request.streams.max(1));
     asked.is_some_and(|rate| arrivals.rate >= rate.scale_by(share * streams))
 }
@@ -103,11 +92,10 @@ impl CaptureView<'_> {
         // A policer lets a burst pass, too, and then discards. The headers of small segments fill a
         // link at a rate that others pass.
         let lost = self.figures.retransmitted_segments()?.segment_share();
-        let full = Finding::new(CapacityVerdict::Link, Ratio::ONE);
         let found = was_faster
             && !self.is_at_sender()
             && lost.get() < MIN_LOSS_OF_PROBES
-            && mss_clamped::find_cause(self.figures, &full).is_none();
+            && mss_clamped::is_clamped(self.figures) != Some(true);
         found.then(|| Finding::new(SenderApplicationVerdict::RateLimited, even.share))
     }
 
