@@ -26,6 +26,11 @@ impl Finding {
         }
     }
 
+    /// Returns a limit that held all of the time.
+    pub(crate) fn always(verdict: impl Into<LegalVerdict>) -> Self {
+        Self::new(verdict, Ratio::ONE)
+    }
+
     pub(crate) fn unknown_limit(missing: Vec<&'static str>) -> Self {
         Self {
             missing,
@@ -43,6 +48,10 @@ impl Finding {
 
     pub(crate) const fn limit_kind(&self) -> Limit {
         self.verdict.limit_kind()
+    }
+
+    pub(crate) fn is(&self, verdict: impl Into<LegalVerdict>) -> bool {
+        self.verdict == verdict.into()
     }
 
     /// Returns true if this is a limit of kind `limit`, or may be one as much.

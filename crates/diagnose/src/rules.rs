@@ -23,6 +23,8 @@ use crate::signals::{
 };
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
+use Rule::{Any, Kernel, Packets, Receiver, Sender};
+
 /// A rule, by the signals that it needs.
 enum Rule {
     /// Samples of either end.
@@ -38,7 +40,7 @@ enum Rule {
 }
 
 impl Rule {
-    pub(crate) fn find(&self, view: &TransferView) -> Option<Finding> {
+    fn find(&self, view: &TransferView) -> Option<Finding> {
         match self {
             Self::Any(rule) => rule(view),
             Self::Sender(rule) => rule(view.sender()?),
@@ -51,50 +53,50 @@ impl Rule {
 
 /// The rules of all views; the first limit is it that nothing speaks against.
 const ORDER: &[Rule] = &[
-    Rule::Packets(|view| view.unscaled_at_sender()),
-    Rule::Packets(|view| view.hardly_anything()),
-    Rule::Sender(black_hole::without_progress),
-    Rule::Receiver(black_hole::nothing_arrives),
-    Rule::Any(link::full_as_stated),
-    Rule::Any(ramp_up::ended_early),
-    Rule::Receiver(rate_limited::arrives_as_asked),
-    Rule::Receiver(max_pacing_rate::arrives_as_paced),
-    Rule::Packets(|view| view.swinging_window()),
-    Rule::Packets(|view| view.below_a_segment()),
-    Rule::Packets(|view| view.closed_on_the_way()),
-    Rule::Receiver(device::too_small_a_window_for_the_sender),
-    Rule::Packets(|view| view.slow_reader()),
-    Rule::Receiver(slow_reader::unread_data_stays),
-    Rule::Packets(|view| view.ramp_up()),
-    Rule::Packets(|view| view.find_receive_window()),
-    Rule::Receiver(receive_window::own_window_in_use),
-    Rule::Receiver(cpu::own_processor),
-    Rule::Receiver(out_of_order::waits_for_timeouts),
-    Rule::Packets(|view| view.fallen_window()),
-    Rule::Packets(|view| view.little_and_no_answer()),
-    Rule::Packets(|view| view.find_idle_sender()),
-    Rule::Receiver(idle::silent_beyond_windows),
-    Rule::Packets(|view| view.settled_below()),
-    Rule::Packets(|view| view.policed_at_first()),
-    Rule::Packets(|view| view.caught_up()),
-    Rule::Packets(|view| view.lowered_window()),
-    Rule::Packets(|view| view.full_at_first()),
-    Rule::Packets(|view| view.own_pace()),
-    Rule::Packets(|view| view.own_queue()),
-    Rule::Packets(|view| view.buffer_of_sender()),
-    Rule::Packets(|view| view.late_receiver()),
-    Rule::Packets(|view| view.find_path_limit()),
-    Rule::Receiver(shared::lengthened_path),
-    Rule::Receiver(link::queue_on_the_path),
-    Rule::Receiver(out_of_order::out_of_order),
-    Rule::Receiver(rate_limited::arrives_nearly_as_asked),
-    Rule::Packets(|view| view.idle_at_times()),
-    Rule::Packets(|view| view.find_window_growth()),
-    Rule::Receiver(growth::growing_window),
-    Rule::Receiver(idle::silent_sender),
-    Rule::Kernel(busy_or_idle),
-    Rule::Packets(|view| view.of_sender()),
-    Rule::Receiver(sender_itself::sender_itself),
+    Packets(device::unscaled_at_sender),
+    Packets(black_hole::hardly_anything),
+    Sender(black_hole::without_progress),
+    Receiver(black_hole::nothing_arrives),
+    Any(link::full_as_stated),
+    Any(ramp_up::ended_early),
+    Receiver(rate_limited::arrives_as_asked),
+    Receiver(max_pacing_rate::arrives_as_paced),
+    Packets(slow_reader::swinging_window),
+    Packets(receive_window::below_a_segment),
+    Packets(device::closed_on_the_way),
+    Receiver(device::too_small_a_window_for_the_sender),
+    Packets(slow_reader::full_window_of_reader),
+    Receiver(slow_reader::unread_data_stays),
+    Packets(ramp_up::still_growing),
+    Packets(receive_window::find_captured_window),
+    Receiver(receive_window::own_window_in_use),
+    Receiver(cpu::own_processor),
+    Receiver(out_of_order::waits_for_timeouts),
+    Packets(slow_reader::fallen_window),
+    Packets(black_hole::little_and_no_answer),
+    Packets(idle::find_idle_sender),
+    Receiver(idle::silent_beyond_windows),
+    Packets(rate_limited::settled_below),
+    Packets(policer::policed_at_first),
+    Packets(rate_limited::caught_up),
+    Packets(device::lowered_window),
+    Packets(link::full_at_first),
+    Packets(max_pacing_rate::paces_itself),
+    Packets(host_queue::drops_before_capture),
+    Packets(sender_itself::keeps_buffer_full),
+    Packets(slow_reader::late_receiver),
+    Packets(link::find_path_limit),
+    Receiver(shared::lengthened_path),
+    Receiver(link::queue_on_the_path),
+    Receiver(out_of_order::out_of_order),
+    Receiver(rate_limited::arrives_nearly_as_asked),
+    Packets(idle::idle_at_times),
+    Packets(growth::find_window_growth),
+    Receiver(growth::growing_window),
+    Receiver(idle::silent_sender),
+    Kernel(busy_or_idle),
+    Packets(sender_itself::sends_by_itself),
+    Receiver(sender_itself::sender_itself),
 ];
 /// Limits that a host sets, or its program. They are also those of a second, which is too short to
 /// show the limit of the path.
@@ -188,7 +190,7 @@ fn one_way(view: &TransferView, end: At) -> Finding {
         "the sender's data: a capture of the other direction"
     };
     link::full_as_stated(view)
-        .or_else(|| view.packets()?.repeats_in_vain())
+        .or_else(|| black_hole::repeats_in_vain(&view.packets()?))
         .unwrap_or_else(|| Finding::unknown_limit(vec![missing]))
 }
 
@@ -308,6 +310,7 @@ const AFTER_UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
      come again, and how many at once",
 )
 .in_views(&[Basis::Sender]);
+
 /// Losses between a few looks.
 const UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
     &[
@@ -319,6 +322,7 @@ const UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
      lost at once, and at which window",
 )
 .in_views(&[Basis::Sender]);
+
 /// A pace at a few looks.
 const WHOSE_PACE: CandidateSet = CandidateSet::new(
     &[

@@ -132,7 +132,7 @@ fn in_second(view: &TransferView, whole: &Finding, is_steady: bool) -> Finding {
     );
     match limit_of_part(view) {
         Some(found) => found,
-        None if !is_steady => Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE),
+        None if !is_steady => Finding::always(CongestionWindowVerdict::RampUp),
         None if of_path => whole.clone(),
         None => Finding::unknown_limit(Vec::new()),
     }

@@ -4,7 +4,7 @@ use fullpipe_record::{
     ApplicationWindowVerdict, Buffer, CapacityVerdict, LegalVerdict, PacingVerdict,
     ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
 };
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_units::{BitRate, Span};
 
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::application_window::GRANTED_OR_BUFFER;
@@ -114,7 +114,7 @@ pub(crate) fn sender_itself(arrivals: &ReceiverView) -> Option<Finding> {
         return None;
     }
     let course = arrivals.busiest_course()?;
-    let idle = Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE);
+    let idle = Finding::always(SenderApplicationVerdict::Idle);
     let (is_own, is_even) = (arrivals.is_own_load(), arrivals.comes_evenly(&course));
     let left = arrivals.left_by_round_trips(&course);
     let has_own_times = arrivals.has_times_of_its_own(&course, left);
@@ -127,14 +127,13 @@ pub(crate) fn sender_itself(arrivals: &ReceiverView) -> Option<Finding> {
     Some(match () {
         // What a program writes waits while the congestion window opens, and then comes faster.
         () if is_own && is_even && arrivals.was_faster(FASTER_THAN_A_PACE) => {
-            Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
+            Finding::always(SenderApplicationVerdict::RateLimited)
         }
         () if is_own && is_even => rate_of_the_sender(arrivals),
         // One of several connections has the pattern of all of them.
         () if is_own && arrivals.flows.len() > 1 => full_buffer(arrivals).one_of(&BUFFER_OR_DEVICE),
         () if !is_even && is_own && trickles_after_first_window(arrivals, &course) => {
-            Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE)
-                .one_of(&SCALE_OR_SILENCE)
+            Finding::always(ReceiveWindowVerdict::WindowScaleRewritten).one_of(&SCALE_OR_SILENCE)
         }
         () if !is_even && arrivals.is_away_beyond_windows(&course) => idle,
         () if is_own && arrivals.was_faster(FASTER_THAN_A_BUFFER) => idle,
@@ -186,7 +185,7 @@ fn full_buffer(arrivals: &ReceiverView) -> Finding {
     } else {
         SendBufferVerdict::TcpWmemMax
     };
-    let found = Finding::new(found, Ratio::ONE);
+    let found = Finding::always(found);
     if arrivals.is_own_load() {
         found
     } else {
@@ -210,7 +209,7 @@ const ACKNOWLEDGED_PAIRS: f64 = 0.5;
 /// a pace lets trains of as many segments pass each time, two or more, and a program writes what is
 /// no whole number of segments.
 fn rate_of_the_sender(arrivals: &ReceiverView) -> Finding {
-    let pace = Finding::new(PacingVerdict::Qdisc, Ratio::ONE);
+    let pace = Finding::always(PacingVerdict::Qdisc);
     let may_be_pace = if arrivals.was_always_as_fast() {
         pace.clone()
     } else {
@@ -228,7 +227,7 @@ fn rate_of_the_sender(arrivals: &ReceiverView) -> Finding {
     if differs <= SAME_TRAINS {
         pace
     } else if acknowledged > ACKNOWLEDGED_PAIRS && differs > NEARLY_SAME_TRAINS {
-        Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE)
+        Finding::always(SenderApplicationVerdict::RateLimited)
     } else {
         may_be_pace
     }
@@ -261,109 +260,111 @@ const MIN_SHARE_OF_REFILLS: f64 = 0.1;
 /// by the third that is free when its writer is woken.
 const MIN_LEVEL_OF_SLEEPING_WRITER: f64 = 2.0 / 3.0;
 
-impl CaptureView<'_> {
-    /// Finds a send buffer, whose data is always as much: losses and queues make it swing. Its own
-    /// bursts may wait in a queue, and at first be lost to it, but the queue is empty before the
-    /// next ones.
-    pub(crate) fn buffer_of_sender(&self) -> Option<Finding> {
-        if self.was_fuller() {
-            return None;
-        }
-        let lost = self.ever_lost_on_path();
-        let is_faster = self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
-        let is_flat = self.flight_plateau()? >= FLAT_PLATEAU && !lost && is_faster;
-        let refills = self.is_level()
-            && self.drains_queue()
-            && (self.some_waits() || !lost)
-            && self.bursts_are_faster(MIN_SHARE_OF_REFILLS) == Some(true);
-        (is_flat || refills).then(|| self.of_sender()).flatten()
+/// Finds a send buffer, whose data is always as much: losses and queues make it swing. Its own
+/// bursts may wait in a queue, and at first be lost to it, but the queue is empty before the
+/// next ones.
+pub(crate) fn keeps_buffer_full(view: &CaptureView) -> Option<Finding> {
+    if view.was_fuller() {
+        return None;
     }
+    let lost = view.ever_lost_on_path();
+    let is_faster = view.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
+    let is_flat = view.flight_plateau()? >= FLAT_PLATEAU && !lost && is_faster;
+    let refills = view.is_level()
+        && view.drains_queue()
+        && (view.some_waits() || !lost)
+        && view.bursts_are_faster(MIN_SHARE_OF_REFILLS) == Some(true);
+    (is_flat || refills)
+        .then(|| sends_by_itself(view))
+        .flatten()
+}
 
-    /// Finds a sender that holds itself back though this does not show why: its program or its own
-    /// queue, by which data goes out at their times, or its buffer, whose data goes out as the
-    /// acknowledgements come.
-    pub(crate) fn of_sender(&self) -> Option<Finding> {
-        if self.is_answered_in_each_round_trip() {
-            return Some(
-                Finding::new(ApplicationWindowVerdict::SshChannelOfReceiver, Ratio::ONE)
-                    .one_of(&GRANTED_OR_BUFFER),
-            );
+/// Finds a sender that holds itself back though this does not show why: its program or its own
+/// queue, by which data goes out at their times, or its buffer, whose data goes out as the
+/// acknowledgements come.
+pub(crate) fn sends_by_itself(view: &CaptureView) -> Option<Finding> {
+    if view.is_answered_in_each_round_trip() {
+        return Some(
+            Finding::always(ApplicationWindowVerdict::SshChannelOfReceiver)
+                .one_of(&GRANTED_OR_BUFFER),
+        );
+    }
+    let at_own_times = view
+        .capture
+        .clocked
+        .is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
+    let is_uneven = view.flight_plateau()? < MIN_PLATEAU
+        && !view.is_level()
+        && !view.follows_acknowledgements();
+    if !view.is_at_sender() {
+        let program_caught_up = view.was_fuller() && !view.ever_lost_on_path();
+        if view.writes_show()
+            || (at_own_times && is_uneven)
+            || view.has_flight_swings()
+            || program_caught_up
+        {
+            return Some(Finding::always(SenderApplicationVerdict::Idle));
         }
-        let at_own_times = self
-            .capture
-            .clocked
-            .is_some_and(|clocked| clocked.get() < CLOCKED_SHARE);
-        let is_uneven = self.flight_plateau()? < MIN_PLATEAU
-            && !self.is_level()
-            && !self.follows_acknowledgements();
-        if !self.is_at_sender() {
-            let program_caught_up = self.was_fuller() && !self.ever_lost_on_path();
-            if self.writes_show()
-                || (at_own_times && is_uneven)
-                || self.has_flight_swings()
-                || program_caught_up
-            {
-                return Some(Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE));
-            }
-            if self.trains_are_of_a_pace() {
-                return Some(Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE));
-            }
-            let found = Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
-            // A smaller window does the same, and not every sender cuts a packet where it ends. A
-            // pace cuts none.
-            let may_be_window = match self.capture.clocked {
-                Some(_) => self.follows_acknowledgements(),
-                None => self.cuts_packets()?,
-            };
-            return Some(if may_be_window {
-                found.one_of(&BUFFER_OR_WINDOW)
-            } else {
-                self.with_program(found)
-            });
+        if view.trains_are_of_a_pace() {
+            return Some(Finding::always(PacingVerdict::MaxPacingRate));
         }
-        let is_spaced = self
-            .paced_share()
-            .is_some_and(|share| share.get() >= MIN_PACED_SHARE);
-        if self.was_fuller() && !self.follows_acknowledgements() {
-            let program = if self.writes_show() || is_spaced {
-                SenderApplicationVerdict::RateLimited
-            } else {
-                SenderApplicationVerdict::Idle
-            };
-            return Some(Finding::new(program, Ratio::ONE));
-        }
-        let is_held = at_own_times && self.is_level() && !self.was_fuller();
-        if is_held && !self.writes_show() && self.data_waits_at_sender() {
-            // Neither a buffer nor a pace, behind which data waits at any time.
-            let found = Finding::new(SendBufferVerdict::TcpWmemMax, Ratio::ONE);
-            return Some(found.one_of(&WAITS_IN_HOST));
-        }
-        let found: LegalVerdict = if self.writes_show() {
-            SenderApplicationVerdict::Idle.into()
-        } else if !is_uneven && (self.bursts_are_paced() || is_spaced) {
-            // The kernel's pace hides what follows acknowledgements, and a device may be what
-            // spaces the data.
-            SendBufferVerdict::TcpWmemMax.into()
-        } else if !is_uneven && (!at_own_times || self.is_level()) {
-            // What a host drops itself makes its congestion window swing.
-            SendBufferVerdict::SoSndbuf.into()
-        } else if self.capture.idle.get() >= IDLE_SHARE_OF_PATH {
-            SenderApplicationVerdict::Idle.into()
-        } else {
-            // A program would leave pauses.
-            CapacityVerdict::HostQueue.into()
+        let found = Finding::always(SendBufferVerdict::TcpWmemMax);
+        // A smaller window does the same, and not every sender cuts a packet where it ends. A
+        // pace cuts none.
+        let may_be_window = match view.capture.clocked {
+            Some(_) => view.follows_acknowledgements(),
+            None => view.cuts_packets()?,
         };
-        let finding = Finding::new(found, Ratio::ONE);
-        Some(if found == CapacityVerdict::HostQueue.into() {
-            finding.one_of(&QUEUE_OR_PROGRAM)
+        return Some(if may_be_window {
+            found.one_of(&BUFFER_OR_WINDOW)
         } else {
-            self.with_program(finding)
-        })
+            view.with_program(found)
+        });
     }
+    let is_spaced = view
+        .paced_share()
+        .is_some_and(|share| share.get() >= MIN_PACED_SHARE);
+    if view.was_fuller() && !view.follows_acknowledgements() {
+        let program = if view.writes_show() || is_spaced {
+            SenderApplicationVerdict::RateLimited
+        } else {
+            SenderApplicationVerdict::Idle
+        };
+        return Some(Finding::always(program));
+    }
+    let is_held = at_own_times && view.is_level() && !view.was_fuller();
+    if is_held && !view.writes_show() && view.data_waits_at_sender() {
+        // Neither a buffer nor a pace, behind which data waits at any time.
+        let found = Finding::always(SendBufferVerdict::TcpWmemMax);
+        return Some(found.one_of(&WAITS_IN_HOST));
+    }
+    let found: LegalVerdict = if view.writes_show() {
+        SenderApplicationVerdict::Idle.into()
+    } else if !is_uneven && (view.bursts_are_paced() || is_spaced) {
+        // The kernel's pace hides what follows acknowledgements, and a device may be what
+        // spaces the data.
+        SendBufferVerdict::TcpWmemMax.into()
+    } else if !is_uneven && (!at_own_times || view.is_level()) {
+        // What a host drops itself makes its congestion window swing.
+        SendBufferVerdict::SoSndbuf.into()
+    } else if view.capture.idle.get() >= IDLE_SHARE_OF_PATH {
+        SenderApplicationVerdict::Idle.into()
+    } else {
+        // A program would leave pauses.
+        CapacityVerdict::HostQueue.into()
+    };
+    let finding = Finding::always(found);
+    Some(if found == CapacityVerdict::HostQueue.into() {
+        finding.one_of(&QUEUE_OR_PROGRAM)
+    } else {
+        view.with_program(finding)
+    })
+}
 
+impl CaptureView<'_> {
     /// Returns a send buffer as one of several where its program may be the limit.
     fn with_program(&self, found: Finding) -> Finding {
-        let may_be = found.verdict == SendBufferVerdict::TcpWmemMax.into();
+        let may_be = found.is(SendBufferVerdict::TcpWmemMax);
         if may_be && self.was_a_little_fuller() {
             found.one_of(&BUFFER_OR_PROGRAM)
         } else {

@@ -206,8 +206,7 @@ impl TransferTime {
         if self.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR
             && !found.may_be(Limit::Mtu)
         {
-            return Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE)
-                .one_of(&NO_TIME_TO_WRITE);
+            return Finding::always(SenderApplicationVerdict::Idle).one_of(&NO_TIME_TO_WRITE);
         }
         let explains_timers =
             of_receiver || found.limit_kind() == Limit::Loss || found.may_be(Limit::Mtu);

@@ -150,7 +150,7 @@ fn may_be_credit(evidence: &Evidence, found: &Finding) -> bool {
     }
     if evidence.sender_samples.is_empty() {
         return matches!(found.limit_kind(), Limit::SendBuffer | Limit::Unknown)
-            || found.verdict == SenderApplicationVerdict::Idle.into();
+            || found.is(SenderApplicationVerdict::Idle);
     }
     match found.verdict {
         LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle)
@@ -294,7 +294,7 @@ fn window_sentence(
     let window = window
         .or(credit.map(|credit| credit.size))
         .unwrap_or_default();
-    let allowed = ceiling_of(&Finding::new(verdict, Ratio::ONE), evidence, rtt, credit);
+    let allowed = ceiling_of(&Finding::always(verdict), evidence, rtt, credit);
     let reached = format!(
         "over {} that is {}, and {rate} was reached. No setting of the hosts changes it.",
         rtt.unwrap_or_default(),

@@ -241,7 +241,7 @@ pub(crate) fn behind_rates(figures: &SenderView, found: &Finding) -> Option<Find
     );
     if let Some(fallen) = FallenRate::from_figures(figures, by_device) {
         // The bucket of a policer may last for seconds, too.
-        let set = if found.verdict == LossVerdict::Policer.into() {
+        let set = if found.is(LossVerdict::Policer) {
             &ALLOWANCE_OR_POLICER
         } else {
             &ALLOWANCE_OR_SHARED

@@ -1,7 +1,7 @@
 //! The sending host's own queue or device, which drops packets.
 
 use fullpipe_record::{At, CapacityVerdict, Change, Remedy, Scope};
-use fullpipe_units::{Ratio, SegCount};
+use fullpipe_units::SegCount;
 
 use crate::finding::Finding;
 use crate::limits::pacing::qdisc;
@@ -49,13 +49,10 @@ pub(crate) fn longer_queue(advice: &RemedyAdvice) -> Option<Remedy> {
     Some(advice.build_remedy("longer-queue", Scope::Host, At::Sender, vec![change], why))
 }
 
-impl CaptureView<'_> {
-    /// Finds the queue of the sending host, if it dropped what a capture behind it never saw.
-    pub(crate) fn own_queue(&self) -> Option<Finding> {
-        let again = self.figures.sent_again_in_all()?;
-        let found = self.is_at_sender()
-            && self.capture.lost_before > 0
-            && self.capture.lost_before * 2 > again;
-        found.then(|| Finding::new(CapacityVerdict::HostQueue, Ratio::ONE))
-    }
+/// Finds the queue of the sending host, if it dropped what a capture behind it never saw.
+pub(crate) fn drops_before_capture(view: &CaptureView) -> Option<Finding> {
+    let again = view.figures.sent_again_in_all()?;
+    let found =
+        view.is_at_sender() && view.capture.lost_before > 0 && view.capture.lost_before * 2 > again;
+    found.then(|| Finding::always(CapacityVerdict::HostQueue))
 }

@@ -9,7 +9,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::shared;
 use crate::limits::loss::loss_window;
-use crate::limits::sender_application::idle::{NO_TIME_TO_WRITE, PAUSES_OR_FULL_PATH};
+use crate::limits::sender_application::idle::{self, NO_TIME_TO_WRITE, PAUSES_OR_FULL_PATH};
 use crate::rules::limits_of_captured_path;
 use crate::signals::path::{
     self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend,
@@ -288,76 +288,76 @@ const FULL_USE_OF_PATH: f64 = 0.9;
 /// the sending host.
 const MAX_WAIT_FOR_SHAPER: f64 = 1.5;
 
-impl CaptureView<'_> {
-    /// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it
-    /// drained and keeps about the rate that it had then: BBR paces itself so when it takes the
-    /// link for a policer (`bbr_lt_bw_sampling`). A pace that was there from the begin would never
-    /// have filled the queue. Others that use the link too leave a queue.
-    pub(crate) fn full_at_first(&self) -> Option<Finding> {
-        let queue = self.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
-        let rates = self.figures.flows.iter().map(|flow| {
-            let [first, last] = losses::time_of_queue(flow, |rtt| rtt >= queue)?;
-            Some(BitRate::from_bytes_in(
-                last.bytes.saturating_sub(first.bytes),
-                last.at.saturating_sub(first.at),
-            ))
-        });
-        let rate_of_queue: BitRate = rates.sum::<Option<_>>()?;
-        let stands = share_of_votes(
-            self.figures
-                .snapshots()
-                .map(|snapshot| Some(snapshot.sample.tcp.rtt? >= queue)),
-        )?;
-        let enough =
-            stated_capacity(self.figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
-        let lost = self.figures.retransmitted_segments()?;
-        let few_losses =
-            lost.episodes <= MIN_RECOVERIES && lost.segment_share().get() < MIN_LOSS_OF_PROBES;
-        let found = few_losses
-            && (enough.is_none_or(|enough| self.figures.rate >= enough) || !self.drains_queue())
-            && stands.get() < MIN_LIMIT_SHARE
-            && self.figures.rate >= rate_of_queue.scale_by(FULL_USE_OF_PATH);
-        let found = found.then(|| Finding::new(CapacityVerdict::Link, Ratio::ONE))?;
-        Some(self.with_shaper(shared::behind_on_path(self.figures, &found).unwrap_or(found)))
-    }
+/// Finds a full link whose queue overflowed at first, and a sender that lost nothing since it
+/// drained and keeps about the rate that it had then: BBR paces itself so when it takes the
+/// link for a policer (`bbr_lt_bw_sampling`). A pace that was there from the begin would never
+/// have filled the queue. Others that use the link too leave a queue.
+pub(crate) fn full_at_first(view: &CaptureView) -> Option<Finding> {
+    let queue = view.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
+    let rates = view.figures.flows.iter().map(|flow| {
+        let [first, last] = losses::time_of_queue(flow, |rtt| rtt >= queue)?;
+        Some(BitRate::from_bytes_in(
+            last.bytes.saturating_sub(first.bytes),
+            last.at.saturating_sub(first.at),
+        ))
+    });
+    let rate_of_queue: BitRate = rates.sum::<Option<_>>()?;
+    let stands = share_of_votes(
+        view.figures
+            .snapshots()
+            .map(|snapshot| Some(snapshot.sample.tcp.rtt? >= queue)),
+    )?;
+    let enough =
+        stated_capacity(view.figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE_UNDER_BBR));
+    let lost = view.figures.retransmitted_segments()?;
+    let few_losses =
+        lost.episodes <= MIN_RECOVERIES && lost.segment_share().get() < MIN_LOSS_OF_PROBES;
+    let found = few_losses
+        && (enough.is_none_or(|enough| view.figures.rate >= enough) || !view.drains_queue())
+        && stands.get() < MIN_LIMIT_SHARE
+        && view.figures.rate >= rate_of_queue.scale_by(FULL_USE_OF_PATH);
+    let found = found.then(|| Finding::always(CapacityVerdict::Link))?;
+    Some(view.with_shaper(shared::behind_on_path(view.figures, &found).unwrap_or(found)))
+}
 
-    /// Finds the limit of the path, if it held data back for most of the time.
-    pub(crate) fn find_path_limit(&self) -> Option<Finding> {
-        let held = share_of_votes(
-            self.figures
-                .snapshots()
-                .map(|snapshot| snapshot.held_by_path(false)),
-        )
-        .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
-        let found = if self.fills_path() {
-            Finding::new(CapacityVerdict::Link, held)
+/// Finds the limit of the path, if it held data back for most of the time.
+pub(crate) fn find_path_limit(view: &CaptureView) -> Option<Finding> {
+    let held = share_of_votes(
+        view.figures
+            .snapshots()
+            .map(|snapshot| snapshot.held_by_path(false)),
+    )
+    .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    let found = if view.fills_path() {
+        Finding::new(CapacityVerdict::Link, held)
+    } else {
+        // A queue that is empty so often is none of a full link.
+        limits_of_captured_path(view.figures, held)
+            .find(|found| found.limit_kind() != Limit::Capacity || !view.drains_queue())?
+    };
+    let found = view.with_standing_queue(found);
+    let found = shared::behind_on_path(view.figures, &found).unwrap_or(found);
+    if matches!(found.limit_kind(), Limit::Capacity | Limit::Loss) {
+        // A link that the sender leaves idle so often is not full.
+        let carries_more = found.is(CapacityVerdict::Shared);
+        let idle = if carries_more {
+            idle::leaves_path_idle(view)
         } else {
-            // A queue that is empty so often is none of a full link.
-            limits_of_captured_path(self.figures, held)
-                .find(|found| found.limit_kind() != Limit::Capacity || !self.drains_queue())?
+            idle::idle_at_times(view)
         };
-        let found = self.with_standing_queue(found);
-        let found = shared::behind_on_path(self.figures, &found).unwrap_or(found);
-        if matches!(found.limit_kind(), Limit::Capacity | Limit::Loss) {
-            // A link that the sender leaves idle so often is not full.
-            let carries_more = found.verdict == CapacityVerdict::Shared.into();
-            let idle = if carries_more {
-                self.leaves_path_idle()
-            } else {
-                self.idle_at_times()
-            };
-            if idle.is_some() {
-                return idle;
-            }
+        if idle.is_some() {
+            return idle;
         }
-        let may_be_queue = found.verdict == LossVerdict::Random.into() && self.sees_no_queue();
-        Some(if may_be_queue {
-            found.one_of(&LOSS_OR_QUEUE)
-        } else {
-            self.with_pauses(self.with_shaper(found))
-        })
     }
+    let may_be_queue = found.is(LossVerdict::Random) && view.sees_no_queue();
+    Some(if may_be_queue {
+        found.one_of(&LOSS_OR_QUEUE)
+    } else {
+        view.with_pauses(view.with_shaper(found))
+    })
+}
 
+impl CaptureView<'_> {
     /// Returns the finding; a full link instead, where it denies a queue that stands.
     fn with_standing_queue(&self, found: Finding) -> Finding {
         // A queue that is seldom empty is not short, and a policer has none.
@@ -365,8 +365,7 @@ impl CaptureView<'_> {
             [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
         let is_long = denies_queue.contains(&found.verdict) && self.queue_stands();
         // Random losses do not keep a queue full; those of others, or the sender itself, do.
-        let is_busy =
-            found.verdict == LossVerdict::Random.into() && self.queue_stands() && self.some_waits();
+        let is_busy = found.is(LossVerdict::Random) && self.queue_stands() && self.some_waits();
         if is_busy && self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true) {
             found.as_verdict(CapacityVerdict::Shared)
         } else if is_long || is_busy {
@@ -403,7 +402,7 @@ impl CaptureView<'_> {
             Limit::SenderApplication | Limit::SendBuffer | Limit::Pacing => {
                 (found.candidates).is_none_or(|set| *set == NO_TIME_TO_WRITE)
             }
-            _ => found.verdict == CapacityVerdict::Link.into(),
+            _ => found.is(CapacityVerdict::Link),
         };
         let set = match found.verdict {
             LegalVerdict::Capacity(CapacityVerdict::Link)
@@ -469,7 +468,7 @@ const SMALL_QUEUE_SEGMENTS: u64 = 8;
 
 impl ReceiverView<'_> {
     pub(crate) fn full_path(&self, verdict: CapacityVerdict) -> Finding {
-        let found = Finding::new(verdict, Ratio::ONE);
+        let found = Finding::always(verdict);
         // A link passes data at one rate, and its queue is never empty between bursts.
         let is_faster = self.was_faster(FASTER_THAN_A_PACE);
         let pauses = verdict == CapacityVerdict::Link && self.loss_rounds() < MIN_RECOVERIES;

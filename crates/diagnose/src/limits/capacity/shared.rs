@@ -1,7 +1,7 @@
 //! A full link that others load too.
 
 use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, Limit, LossVerdict};
-use fullpipe_units::{BitRate, Ratio};
+use fullpipe_units::BitRate;
 
 use crate::finding::Finding;
 use crate::limits::sender_application::idle::PAUSES_OR_FULL_PATH;
@@ -18,7 +18,7 @@ pub(crate) fn lengthened_path(arrivals: &ReceiverView) -> Option<Finding> {
     let is_of_window =
         is_longer && (arrivals.loss_rounds() > 0 || arrivals.grows_by(REGROWN_WINDOW_FACTOR));
     is_of_window.then(|| {
-        let found = Finding::new(arrivals.whose_capacity(), Ratio::ONE);
+        let found = Finding::always(arrivals.whose_capacity());
         // A sender that pauses sends the faster in between, and loses what that overflows at first.
         let is_away = |course| arrivals.is_away_beyond_windows(&course);
         if arrivals.was_faster(FASTER_THAN_A_BUFFER)
@@ -36,8 +36,8 @@ pub(crate) fn lengthened_path(arrivals: &ReceiverView) -> Option<Finding> {
 /// than its stated bandwidth; or its queue was there before the transfer began, and the transfer
 /// fills it or loses packets to it; or packets wait behind those of others before they are lost.
 pub(crate) fn behind_on_path(figures: &SenderView, found: &Finding) -> Option<Finding> {
-    let is_regrowth = found.verdict == CongestionWindowVerdict::Recovering.into();
-    let in_a_queue = found.verdict == LossVerdict::ShallowQueue.into();
+    let is_regrowth = found.is(CongestionWindowVerdict::Recovering);
+    let in_a_queue = found.is(LossVerdict::ShallowQueue);
     let shared = match (found.limit_kind(), stated_capacity(figures)) {
         (Limit::Capacity, Some(stated)) => figures.rate < stated.scale_by(SHARED_PIPE_SHARE),
         (_, Some(stated)) if in_a_queue && waits_behind_others(figures, stated) == Some(true) => {

@@ -77,7 +77,7 @@ pub(crate) fn growing_window(arrivals: &ReceiverView) -> Option<Finding> {
         Some(_) => CongestionWindowVerdict::EarlyExit,
         None => CongestionWindowVerdict::RampUp,
     };
-    let found = found.then(|| Finding::new(cause, Ratio::ONE))?;
+    let found = found.then(|| Finding::always(cause))?;
     // The kernel makes a send buffer larger while the window grows.
     Some(if cause == CongestionWindowVerdict::EarlyExit {
         found.one_of(&WINDOW_OR_BUFFER)
@@ -127,31 +127,28 @@ fn in_slow_start(figures: &SenderView) -> bool {
     cwnds.any(|(cwnd, ssthresh)| ssthresh.is_none_or(|ssthresh| cwnd < ssthresh))
 }
 
-impl CaptureView<'_> {
-    /// Finds a congestion window that grows, or stays below what was in flight before a loss.
-    pub(crate) fn find_window_growth(&self) -> Option<Finding> {
-        let grows =
-            mean_trend(self.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
-        let is_lowered = self.was_fuller() && self.ever_lost_on_path();
-        let found = (grows || is_lowered)
-            .then(|| find_growth(self.figures, Ratio::ONE))
-            .flatten()?;
-        // What the sending host's own queue drops leaves no trace in packets, or elsewhere that of
-        // a loss.
-        Some(match found.verdict {
-            // The queue is that of others, which leave it little.
-            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering)
-                if self.queue_stands() && self.some_waits() =>
-            {
-                found.as_verdict(CapacityVerdict::Shared)
-            }
-            LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => {
-                found.one_of(&LOST_IN_HOST)
-            }
-            LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit) => {
-                found.one_of(&SLOW_GROWTH)
-            }
-            _ => found,
-        })
-    }
+/// Finds a congestion window that grows, or stays below what was in flight before a loss.
+pub(crate) fn find_window_growth(view: &CaptureView) -> Option<Finding> {
+    let grows = mean_trend(view.figures, |snapshot| snapshot.outstanding)? >= REGROWN_WINDOW_FACTOR;
+    let is_lowered = view.was_fuller() && view.ever_lost_on_path();
+    let found = (grows || is_lowered)
+        .then(|| find_growth(view.figures, Ratio::ONE))
+        .flatten()?;
+    // What the sending host's own queue drops leaves no trace in packets, or elsewhere that of
+    // a loss.
+    Some(match found.verdict {
+        // The queue is that of others, which leave it little.
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering)
+            if view.queue_stands() && view.some_waits() =>
+        {
+            found.as_verdict(CapacityVerdict::Shared)
+        }
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => {
+            found.one_of(&LOST_IN_HOST)
+        }
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit) => {
+            found.one_of(&SLOW_GROWTH)
+        }
+        _ => found,
+    })
 }

@@ -68,7 +68,7 @@ pub(crate) fn ended_early(view: &TransferView) -> Option<Finding> {
         }
     };
     let found = view.evidence.steady.is_none() && is_slow;
-    let ramp = found.then(|| Finding::new(CongestionWindowVerdict::RampUp, Ratio::ONE))?;
+    let ramp = found.then(|| Finding::always(CongestionWindowVerdict::RampUp))?;
     match view.packets() {
         Some(packets) => (!packets.program_waits()).then(|| packets.with_stall(Ratio::ONE)),
         None => Some(ramp),
@@ -79,16 +79,16 @@ pub(crate) fn ended_early(view: &TransferView) -> Option<Finding> {
 /// ended while it sped up.
 const GROWING_SHARE: f64 = 0.45;
 
-impl CaptureView<'_> {
-    /// Finds a transfer of so few round trips that what is in flight still grew in most of them: a
-    /// slow start that overflows the queue in the end is one. Where nothing was in flight for most
-    /// of the time, its program waited.
-    pub(crate) fn ramp_up(&self) -> Option<Finding> {
-        let quiet = self.capture.quiet?;
-        let found = quiet.growing.get() >= GROWING_SHARE && !self.program_waits();
-        found.then(|| self.with_stall(quiet.growing))
-    }
+/// Finds a transfer of so few round trips that what is in flight still grew in most of them: a
+/// slow start that overflows the queue in the end is one. Where nothing was in flight for most
+/// of the time, its program waited.
+pub(crate) fn still_growing(view: &CaptureView) -> Option<Finding> {
+    let quiet = view.capture.quiet?;
+    let found = quiet.growing.get() >= GROWING_SHARE && !view.program_waits();
+    found.then(|| view.with_stall(quiet.growing))
+}
 
+impl CaptureView<'_> {
     /// Returns the verdict on a transfer that ended while it sped up; as one of several where it may
     /// have lost all that its sender repeats, of which nothing comes here.
     fn with_stall(&self, share: Ratio) -> Finding {

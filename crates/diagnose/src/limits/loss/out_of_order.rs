@@ -75,42 +75,42 @@ pub(crate) fn out_of_order(arrivals: &ReceiverView) -> Option<Finding> {
     }
     if arrivals.is_bbr() {
         let discarded = ReceiverView::share_out_of_order(&arrivals.flows)? >= MIN_LOSS_OF_PROBES;
-        return discarded.then(|| Finding::new(LossVerdict::Policer, Ratio::ONE));
+        return discarded.then(|| Finding::always(LossVerdict::Policer));
     }
     if arrivals.recovered_long_ago() {
         return None;
     }
     if arrivals.shows_a_policer_in_a_long_repair() {
-        return Some(Finding::new(LossVerdict::Policer, Ratio::ONE));
+        return Some(Finding::always(LossVerdict::Policer));
     }
     if !arrivals.loss_explains_the_rate()? || arrivals.keeps_its_rate() {
         return None;
     }
     if queue_before_the_load(arrivals.evidence, arrivals.evidence.idle_rtt) {
-        return Some(Finding::new(CapacityVerdict::Shared, Ratio::ONE));
+        return Some(Finding::always(CapacityVerdict::Shared));
     }
     Some(match arrivals.cause_of_losses() {
         Some(LossVerdict::ShallowQueue) if arrivals.never_had_the_link() => {
             // Others who use the link too would leave a queue.
             if arrivals.waits_for_no_other() {
-                Finding::new(LossVerdict::Policer, Ratio::ONE)
+                Finding::always(LossVerdict::Policer)
             } else {
-                Finding::new(CapacityVerdict::Shared, Ratio::ONE)
+                Finding::always(CapacityVerdict::Shared)
             }
         }
         // A queue of a few packets of the sending host loses them as one of the path does.
         Some(LossVerdict::ShallowQueue) => {
-            Finding::new(LossVerdict::ShallowQueue, Ratio::ONE).one_of(&WHOSE_QUEUE)
+            Finding::always(LossVerdict::ShallowQueue).one_of(&WHOSE_QUEUE)
         }
         // As much is out of order where packets overtake each other and none is lost.
         Some(LossVerdict::Random)
             if arrivals.share_of_losses() >= Some(MUCH_OUT_OF_ORDER)
                 && arrivals.segments_came_twice() != Some(false) =>
         {
-            Finding::new(LossVerdict::Random, Ratio::ONE).one_of(&LOST_OR_LATE)
+            Finding::always(LossVerdict::Random).one_of(&LOST_OR_LATE)
         }
-        Some(cause) => Finding::new(cause, Ratio::ONE),
-        None => Finding::new(LossVerdict::Random, Ratio::ONE).one_of(&UNKNOWN_CAUSE),
+        Some(cause) => Finding::always(cause),
+        None => Finding::always(LossVerdict::Random).one_of(&UNKNOWN_CAUSE),
     })
 }
 

@@ -243,22 +243,20 @@ pub(crate) fn pace_below_the_policer(advice: &RemedyAdvice) -> Option<Remedy> {
 /// 15; at most 4 of a slow start that overshoots).
 const MANY_LOSSY_ROUND_TRIPS: usize = 8;
 
-impl CaptureView<'_> {
-    /// Finds a device that discards what exceeds a rate, and a sender that has learnt it: much was
-    /// lost in many round trips, more than a slow start that overshoots takes to repair, and
-    /// nothing since.
-    pub(crate) fn policed_at_first(&self) -> Option<Finding> {
-        let lost = self.figures.lost_segments()?.segment_share();
-        let lossy = losses::lossy_round_trips(
-            &self.figures.flows,
-            self.figures.idle_rtt.or(self.figures.rtt)?,
-        );
-        let found = self.figures.part.is_some()
-            && lost.get() >= MIN_LOSS_OF_PROBES
-            && lossy >= MANY_LOSSY_ROUND_TRIPS
-            && !self.lost_on_path()
-            && !self.waits_on_path()
-            && !self.queue_stands();
-        found.then(|| Finding::new(LossVerdict::Policer, Ratio::ONE))
-    }
+/// Finds a device that discards what exceeds a rate, and a sender that has learnt it: much was
+/// lost in many round trips, more than a slow start that overshoots takes to repair, and
+/// nothing since.
+pub(crate) fn policed_at_first(view: &CaptureView) -> Option<Finding> {
+    let lost = view.figures.lost_segments()?.segment_share();
+    let lossy = losses::lossy_round_trips(
+        &view.figures.flows,
+        view.figures.idle_rtt.or(view.figures.rtt)?,
+    );
+    let found = view.figures.part.is_some()
+        && lost.get() >= MIN_LOSS_OF_PROBES
+        && lossy >= MANY_LOSSY_ROUND_TRIPS
+        && !view.lost_on_path()
+        && !view.waits_on_path()
+        && !view.queue_stands();
+    found.then(|| Finding::always(LossVerdict::Policer))
 }

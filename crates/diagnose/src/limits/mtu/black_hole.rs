@@ -3,7 +3,7 @@
 use fullpipe_record::{
     At, Change, LegalVerdict, MtuVerdict, Remedy, Sample, Scope, SenderApplicationVerdict,
 };
-use fullpipe_units::{ByteCount, Ratio, SegCount};
+use fullpipe_units::{ByteCount, SegCount};
 
 use crate::finding::{CandidateSet, Finding};
 use crate::remedies::RemedyAdvice;
@@ -28,7 +28,7 @@ pub(crate) fn nothing_arrives(arrivals: &ReceiverView) -> Option<Finding> {
         })
     });
     let found = arrivals.is_own_load() && !arrivals.whole.is_empty() && never;
-    found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
+    found.then(|| Finding::always(MtuVerdict::BlackHole))
 }
 
 /// Timeouts in a row that a black hole causes.
@@ -53,7 +53,7 @@ pub(crate) fn without_progress(figures: &SenderView) -> Option<Finding> {
         sample.outstanding_bytes() != Some(ByteCount::ZERO) && timeout_count(sample) >= MIN_TIMEOUTS
     });
     (no_full_segment_passed(figures, &last) && all_silent && all_time_out)
-        .then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
+        .then(|| Finding::always(MtuVerdict::BlackHole))
 }
 
 /// Returns true if none of a full size ever arrived, as the `last` sample of each stream and those
@@ -115,35 +115,35 @@ pub(crate) fn probe_the_mtu(advice: &RemedyAdvice) -> Remedy {
     }
 }
 
+/// Finds a connection over which hardly any data comes: it is open, or its sender sent much
+/// more.
+pub(crate) fn hardly_anything(view: &CaptureView) -> Option<Finding> {
+    let few = view.has_few();
+    if few == Some(true) && view.has_vanished(FEW_SEGMENTS) {
+        return Some(Finding::always(MtuVerdict::BlackHole));
+    }
+    let found = few != Some(false) && view.is_open() && !view.is_at_sender();
+    found.then(|| view.cause_of_silence())
+}
+
+/// Finds a sender that sends no more than its first window, and that again and again when its
+/// timer expires: no answer comes, whether one would pass here or not. A transfer of which the
+/// answers pass elsewhere goes on.
+pub(crate) fn repeats_in_vain(view: &CaptureView) -> Option<Finding> {
+    let is_first_window =
+        view.passed_bytes() <= MAX_FIRST_WINDOW && view.passed_bytes() > ByteCount::ZERO;
+    let found = is_first_window && view.figures.flows.iter().all(repeats_without_more);
+    found.then(|| Finding::always(MtuVerdict::BlackHole))
+}
+
+/// Finds an open connection over which its larger sender sent hardly anything: all of the other
+/// one's data may have vanished on its way here.
+pub(crate) fn little_and_no_answer(view: &CaptureView) -> Option<Finding> {
+    let found = view.has_few()? && view.is_open() && !view.figures.ever_lost();
+    found.then(|| view.cause_of_silence())
+}
+
 impl CaptureView<'_> {
-    /// Finds a connection over which hardly any data comes: it is open, or its sender sent much
-    /// more.
-    pub(crate) fn hardly_anything(&self) -> Option<Finding> {
-        let few = self.has_few();
-        if few == Some(true) && self.has_vanished(FEW_SEGMENTS) {
-            return Some(Finding::new(MtuVerdict::BlackHole, Ratio::ONE));
-        }
-        let found = few != Some(false) && self.is_open() && !self.is_at_sender();
-        found.then(|| self.cause_of_silence())
-    }
-
-    /// Finds a sender that sends no more than its first window, and that again and again when its
-    /// timer expires: no answer comes, whether one would pass here or not. A transfer of which the
-    /// answers pass elsewhere goes on.
-    pub(crate) fn repeats_in_vain(&self) -> Option<Finding> {
-        let is_first_window =
-            self.passed_bytes() <= MAX_FIRST_WINDOW && self.passed_bytes() > ByteCount::ZERO;
-        let found = is_first_window && self.figures.flows.iter().all(repeats_without_more);
-        found.then(|| Finding::new(MtuVerdict::BlackHole, Ratio::ONE))
-    }
-
-    /// Finds an open connection over which its larger sender sent hardly anything: all of the other
-    /// one's data may have vanished on its way here.
-    pub(crate) fn little_and_no_answer(&self) -> Option<Finding> {
-        let found = self.has_few()? && self.is_open() && !self.figures.ever_lost();
-        found.then(|| self.cause_of_silence())
-    }
-
     /// Returns true if more may come, and nothing shows that full segments pass.
     fn is_open(&self) -> bool {
         !self.capture.closed && !self.capture.full_segment_acknowledged
@@ -153,9 +153,9 @@ impl CaptureView<'_> {
     /// has nothing to send is as silent as one whose segments all vanish.
     fn cause_of_silence(&self) -> Finding {
         if self.has_vanished(1) || self.waits_unanswered() {
-            return Finding::new(MtuVerdict::BlackHole, Ratio::ONE).one_of(&VANISHED_OR_SILENT);
+            return Finding::always(MtuVerdict::BlackHole).one_of(&VANISHED_OR_SILENT);
         }
-        Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE).one_of(&VANISHED_OR_SILENT)
+        Finding::always(SenderApplicationVerdict::Idle).one_of(&VANISHED_OR_SILENT)
     }
 
     /// Returns true if so many segments did not come here that the sender had sent, by the sequence

@@ -36,8 +36,7 @@ pub(crate) fn by_program(figures: &SenderView) -> Option<Finding> {
     } else {
         REACHED_RATE_SHARE
     };
-    (figures.rate >= set.scale_by(share))
-        .then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+    (figures.rate >= set.scale_by(share)).then(|| Finding::always(PacingVerdict::MaxPacingRate))
 }
 
 /// Finds a sender that was asked for a maximum pace and keeps to it, where its data arrives. Headers
@@ -47,7 +46,7 @@ pub(crate) fn arrives_as_paced(arrivals: &ReceiverView) -> Option<Finding> {
     let is_paced = rate_limited::reaches_rate(arrivals, pacing, WHOLE_RATE_SHARE)
         || (rate_limited::reaches_rate(arrivals, pacing, REACHED_RATE_SHARE)
             && !arrivals.is_inflated());
-    is_paced.then(|| Finding::new(PacingVerdict::MaxPacingRate, Ratio::ONE))
+    is_paced.then(|| Finding::always(PacingVerdict::MaxPacingRate))
 }
 
 /// Returns the maximum pace that the program set, all streams together; `None` where a stream has
@@ -96,40 +95,40 @@ const MIN_FASTER_THAN_PACE: f64 = 0.04;
 /// Time for which a pace sends at once (`tcp_tso_autosize`, with `sk_pacing_shift` 10).
 const TIME_OF_PACED_TRAIN: Span = Span::from_nanos(1_000_000_000 / 1024);
 
-impl CaptureView<'_> {
-    /// Finds a sender that spaces its data by a rate: by its program, which then has no more than
-    /// parts of segments, or below it.
-    pub(crate) fn own_pace(&self) -> Option<Finding> {
-        let held = self
-            .paced_share()
-            .filter(|share| share.get() >= MIN_PACED_SHARE && !self.is_buffer())?;
-        if self.exceeds_its_pace() {
-            return None;
-        }
-        let program = Finding::new(SenderApplicationVerdict::RateLimited, held);
-        if self.capture.partial.get() >= MIN_PARTIAL_SHARE || self.writes_show() {
-            return Some(program);
-        }
-        // A pace lets no more be in flight at any time unless a round trip takes longer, and a
-        // program that catches up with its rate does.
-        if self.was_a_little_fuller() && !self.waits_on_path() {
-            return Some(self.with_pace(program));
-        }
-        if self.sees_no_queue() {
-            return Some(self.even_without_queue(held));
-        }
-        // A congestion window grows again after a loss.
-        let is_own = (!self.lost_on_path() || self.is_long_level()) && !self.waits_on_path();
-        let is_in_writes = self.is_at_sender() && self.is_longer_than_a_pace(self.figures.rate);
-        is_own.then(|| {
-            if is_in_writes {
-                self.with_pace(program)
-            } else {
-                Finding::new(PacingVerdict::MaxPacingRate, held)
-            }
-        })
+/// Finds a sender that spaces its data by a rate: by its program, which then has no more than
+/// parts of segments, or below it.
+pub(crate) fn paces_itself(view: &CaptureView) -> Option<Finding> {
+    let held = view
+        .paced_share()
+        .filter(|share| share.get() >= MIN_PACED_SHARE && !view.is_buffer())?;
+    if view.exceeds_its_pace() {
+        return None;
     }
+    let program = Finding::new(SenderApplicationVerdict::RateLimited, held);
+    if view.capture.partial.get() >= MIN_PARTIAL_SHARE || view.writes_show() {
+        return Some(program);
+    }
+    // A pace lets no more be in flight at any time unless a round trip takes longer, and a
+    // program that catches up with its rate does.
+    if view.was_a_little_fuller() && !view.waits_on_path() {
+        return Some(view.with_pace(program));
+    }
+    if view.sees_no_queue() {
+        return Some(view.even_without_queue(held));
+    }
+    // A congestion window grows again after a loss.
+    let is_own = (!view.lost_on_path() || view.is_long_level()) && !view.waits_on_path();
+    let is_in_writes = view.is_at_sender() && view.is_longer_than_a_pace(view.figures.rate);
+    is_own.then(|| {
+        if is_in_writes {
+            view.with_pace(program)
+        } else {
+            Finding::new(PacingVerdict::MaxPacingRate, held)
+        }
+    })
+}
 
+impl CaptureView<'_> {
     /// Returns what spaces the segments evenly where no queue is seen.
     fn even_without_queue(&self, held: Ratio) -> Finding {
         if self.leaves_room_on_path() {

@@ -4,7 +4,7 @@ use fullpipe_record::{
     At, Basis, Buffer, Handshake, LegalVerdict, Limit, ReceiveWindowVerdict, Sample,
     SendBufferVerdict, SenderApplicationVerdict, WindowEdit,
 };
-use fullpipe_units::{ByteCount, Ratio};
+use fullpipe_units::ByteCount;
 
 use crate::finding::{CandidateSet, Finding};
 use crate::signals::snapshot::own_window;
@@ -74,8 +74,7 @@ pub(crate) fn too_small_a_window_for_the_sender(arrivals: &ReceiverView) -> Opti
             .iter()
             .all(|flow| stops_early(flow) == Some(true));
     found.then(|| {
-        Finding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE)
-            .one_of(&SCALE_OR_SILENCE)
+        Finding::always(ReceiveWindowVerdict::WindowScaleStripped).one_of(&SCALE_OR_SILENCE)
     })
 }
 
@@ -318,59 +317,80 @@ const CLOCKED_BY_WINDOW: f64 = 0.3;
 /// Packets of a sender that asks for a window again and again.
 const MIN_PROBES: u64 = 2;
 
+/// Finds a sender to which the receiver's offer to scale windows did not come: each of its
+/// packets holds as much as the field of the window in the header, which both SYNs scale here.
+/// The first may hold less, as what a program writes before the rest.
+pub(crate) fn unscaled_at_sender(view: &CaptureView) -> Option<Finding> {
+    let whole = &view.figures.flows.first()?.whole;
+    let (first, tcp) = (&whole.first()?.tcp, &whole.last()?.tcp);
+    let shift = tcp
+        .snd_wscale
+        .filter(|shift| *shift > 0 && tcp.window_scaling == Some(true))?;
+    let field = ByteCount::new(tcp.snd_wnd?.get() >> shift);
+    let bytes = tcp.bytes_sent?.saturating_sub(first.bytes_sent?);
+    let packets = tcp
+        .data_segs_out?
+        .get()
+        .saturating_sub(first.data_segs_out?.get());
+    let packet = ByteCount::new(bytes.get() / packets.max(1));
+    // Each is alone in flight. A window whose field is about a segment is full by chance.
+    let is_alone = view.usual_most_in_flight()? <= field;
+    let is_full = packet <= field && packet >= field.scale_by(FULL_PACKETS_SHARE) && is_alone;
+    let found =
+        !view.is_at_sender() && field < view.figures.mss? && packet > ByteCount::ZERO && is_full;
+    found.then(|| Finding::always(ReceiveWindowVerdict::WindowScaleStripped))
+}
+
+/// Finds a sender that asks for the window again and again, and sends nothing, though the
+/// receiver allows several segments: it takes the window for less than one, by another scale. A
+/// program that pauses asks as well, whether the other end is there.
+pub(crate) fn closed_on_the_way(view: &CaptureView) -> Option<Finding> {
+    let flow = view.figures.flows.first()?;
+    let (first, last) = (flow.whole.first()?, flow.whole.last()?);
+    let is_silent = flow.silent_for(|sample| sample.bytes) * 2 >= last.at.saturating_sub(first.at);
+    // The window is not known either where no data followed an acknowledgement.
+    let few = view.figures.mss? * FEW_SEGMENTS;
+    let is_open = last.tcp.snd_wnd.is_none_or(|window| window >= few) && !view.is_at_sender();
+    let may_be = view.lacks_handshake() || is_open;
+    let found =
+        may_be && view.capture.probes >= MIN_PROBES && is_silent && !view.exceeds_unscaled_window();
+    let set = if view.lacks_handshake() {
+        &UNSEEN_SCALE
+    } else {
+        &SCALE_OR_BUFFER
+    };
+    found.then(|| Finding::always(ReceiveWindowVerdict::WindowScaleRewritten).one_of(set))
+}
+
+/// Finds a window that a device lowers behind this place: data follows acknowledgements, and in
+/// each round trip a packet is cut short where the window ends (`tcp_mss_split_point`). A
+/// buffer holds whole segments; a program that waits after each write looks alike.
+pub(crate) fn lowered_window(view: &CaptureView) -> Option<Finding> {
+    let may_be = !view.is_at_sender()
+        && !view.trains_are_of_a_pace()
+        && view
+            .capture
+            .clocked
+            .is_none_or(|clocked| clocked.get() >= CLOCKED_SHARE)
+        && view.drains_queue()
+        && !view.ever_lost_on_path()
+        && !view.waits_on_path()
+        && !view.is_answered_in_each_round_trip();
+    let (cause, set) = if view.capture.clocked.is_some() && view.cuts_packets()? {
+        (ReceiveWindowVerdict::WindowClamped, &LOWERED_OR_RESCALED)
+    } else if view.fills_misread_window()
+        || (view.was_fuller() && view.follows_acknowledgements() && !view.has_flight_swings())
+    {
+        // The window of the handshake has no scale: what is sent into it no edit of the scale
+        // makes smaller.
+        (ReceiveWindowVerdict::WindowScaleRewritten, &SCALE_OR_BUFFER)
+    } else {
+        return None;
+    };
+    may_be.then(|| Finding::always(cause).one_of(set))
+}
+
 impl CaptureView<'_> {
-    /// Finds a sender to which the receiver's offer to scale windows did not come: each of its
-    /// packets holds as much as the field of the window in the header, which both SYNs scale here.
-    /// The first may hold less, as what a program writes before the rest.
-    pub(crate) fn unscaled_at_sender(&self) -> Option<Finding> {
-        let whole = &self.figures.flows.first()?.whole;
-        let (first, tcp) = (&whole.first()?.tcp, &whole.last()?.tcp);
-        let shift = tcp
-            .snd_wscale
-            .filter(|shift| *shift > 0 && tcp.window_scaling == Some(true))?;
-        let field = ByteCount::new(tcp.snd_wnd?.get() >> shift);
-        let bytes = tcp.bytes_sent?.saturating_sub(first.bytes_sent?);
-        let packets = tcp
-            .data_segs_out?
-            .get()
-            .saturating_sub(first.data_segs_out?.get());
-        let packet = ByteCount::new(bytes.get() / packets.max(1));
-        // Each is alone in flight. A window whose field is about a segment is full by chance.
-        let is_alone = self.usual_most_in_flight()? <= field;
-        let is_full = packet <= field && packet >= field.scale_by(FULL_PACKETS_SHARE) && is_alone;
-        let found = !self.is_at_sender()
-            && field < self.figures.mss?
-            && packet > ByteCount::ZERO
-            && is_full;
-        found.then(|| Finding::new(ReceiveWindowVerdict::WindowScaleStripped, Ratio::ONE))
-    }
-
-    /// Finds a sender that asks for the window again and again, and sends nothing, though the
-    /// receiver allows several segments: it takes the window for less than one, by another scale. A
-    /// program that pauses asks as well, whether the other end is there.
-    pub(crate) fn closed_on_the_way(&self) -> Option<Finding> {
-        let flow = self.figures.flows.first()?;
-        let (first, last) = (flow.whole.first()?, flow.whole.last()?);
-        let is_silent =
-            flow.silent_for(|sample| sample.bytes) * 2 >= last.at.saturating_sub(first.at);
-        // The window is not known either where no data followed an acknowledgement.
-        let few = self.figures.mss? * FEW_SEGMENTS;
-        let is_open = last.tcp.snd_wnd.is_none_or(|window| window >= few) && !self.is_at_sender();
-        let may_be = self.lacks_handshake() || is_open;
-        let found = may_be
-            && self.capture.probes >= MIN_PROBES
-            && is_silent
-            && !self.exceeds_unscaled_window();
-        let set = if self.lacks_handshake() {
-            &UNSEEN_SCALE
-        } else {
-            &SCALE_OR_BUFFER
-        };
-        found.then(|| {
-            Finding::new(ReceiveWindowVerdict::WindowScaleRewritten, Ratio::ONE).one_of(set)
-        })
-    }
-
     /// Returns the work of a device on the receiver's windows between two captures.
     pub(crate) fn edited_window(&self) -> Option<ReceiveWindowVerdict> {
         match self.capture.window_edit? {
@@ -438,34 +458,6 @@ impl CaptureView<'_> {
         Some(ByteCount::new(tcp.snd_wnd?.get() >> tcp.snd_wscale?))
     }
 
-    /// Finds a window that a device lowers behind this place: data follows acknowledgements, and in
-    /// each round trip a packet is cut short where the window ends (`tcp_mss_split_point`). A
-    /// buffer holds whole segments; a program that waits after each write looks alike.
-    pub(crate) fn lowered_window(&self) -> Option<Finding> {
-        let may_be = !self.is_at_sender()
-            && !self.trains_are_of_a_pace()
-            && self
-                .capture
-                .clocked
-                .is_none_or(|clocked| clocked.get() >= CLOCKED_SHARE)
-            && self.drains_queue()
-            && !self.ever_lost_on_path()
-            && !self.waits_on_path()
-            && !self.is_answered_in_each_round_trip();
-        let (cause, set) = if self.capture.clocked.is_some() && self.cuts_packets()? {
-            (ReceiveWindowVerdict::WindowClamped, &LOWERED_OR_RESCALED)
-        } else if self.fills_misread_window()
-            || (self.was_fuller() && self.follows_acknowledgements() && !self.has_flight_swings())
-        {
-            // The window of the handshake has no scale: what is sent into it no edit of the scale
-            // makes smaller.
-            (ReceiveWindowVerdict::WindowScaleRewritten, &SCALE_OR_BUFFER)
-        } else {
-            return None;
-        };
-        may_be.then(|| Finding::new(cause, Ratio::ONE).one_of(set))
-    }
-
     /// Returns true if a packet in each round trip is cut short; `None` if the samples do not show
     /// it.
     pub(crate) fn cuts_packets(&self) -> Option<bool> {
@@ -508,7 +500,7 @@ pub(crate) fn hidden_scale_sentence(view: &CaptureView, finding: &Finding) -> St
             .to_owned();
     }
     let window = view.window_text();
-    if view.closed_on_the_way().is_some() {
+    if closed_on_the_way(view).is_some() {
         return format!(
             "The sender asks for the window again and again and sends nothing, though the receiver allows {window}: it \
              may take it for less than a segment, as where a device changes its scale, or its program pauses."

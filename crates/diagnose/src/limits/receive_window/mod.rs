@@ -367,17 +367,28 @@ pub(crate) fn own_window_in_use(arrivals: &ReceiverView) -> Option<Finding> {
     })
 }
 
-impl CaptureView<'_> {
-    /// Finds the receiver's window or program; or the full pipe, where the window holds more than
-    /// fits it.
-    pub(crate) fn find_receive_window(&self) -> Option<Finding> {
-        let found = find_receive_window(self.figures)?;
-        if found.limit_kind() != Limit::ReceiveWindow {
-            return Some(found.as_verdict(found.verdict));
-        }
-        link::queue_behind_window(self.figures).or_else(|| Some(self.cause_of_window(found)))
+/// Finds the receiver's window or program; or the full pipe, where the window holds more than
+/// fits it.
+pub(crate) fn find_captured_window(view: &CaptureView) -> Option<Finding> {
+    let found = find_receive_window(view.figures)?;
+    if found.limit_kind() != Limit::ReceiveWindow {
+        return Some(found.as_verdict(found.verdict));
     }
+    link::queue_behind_window(view.figures).or_else(|| Some(view.cause_of_window(found)))
+}
 
+/// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires
+/// (RFC 9293, 3.8.6.2.1), and has nothing in flight meanwhile.
+pub(crate) fn below_a_segment(view: &CaptureView) -> Option<Finding> {
+    let mss = view.figures.mss?;
+    let windows = view.figures.snapshots().map(|snapshot| snapshot.window);
+    let held =
+        share_of_votes(windows.map(|window| Some(window? > ByteCount::ZERO && window? < mss)))?;
+    let found = Finding::new(ReceiveWindowVerdict::TcpRmemMax, held);
+    (held.get() >= MIN_LIMIT_SHARE).then(|| view.cause_of_window(found))
+}
+
+impl CaptureView<'_> {
     /// Returns the cause of the window of `found`.
     fn cause_of_window(&self, found: Finding) -> Finding {
         if let Some(cause) = self.edited_window() {
@@ -404,17 +415,6 @@ impl CaptureView<'_> {
             return found.as_verdict(cause).one_of(&WINDOW_WITHOUT_SCALE);
         }
         found.as_verdict(cause)
-    }
-
-    /// Finds a window of less than a segment: the sender waits until it is larger, or a timer fires
-    /// (RFC 9293, 3.8.6.2.1), and has nothing in flight meanwhile.
-    pub(crate) fn below_a_segment(&self) -> Option<Finding> {
-        let mss = self.figures.mss?;
-        let windows = self.figures.snapshots().map(|snapshot| snapshot.window);
-        let held =
-            share_of_votes(windows.map(|window| Some(window? > ByteCount::ZERO && window? < mss)))?;
-        let found = Finding::new(ReceiveWindowVerdict::TcpRmemMax, held);
-        (held.get() >= MIN_LIMIT_SHARE).then(|| self.cause_of_window(found))
     }
 }
 

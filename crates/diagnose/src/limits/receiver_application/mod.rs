@@ -48,7 +48,7 @@ impl LimitText for ReceiverApplicationVerdict {
 
     fn captured_sentence(&self, view: &CaptureView, finding: &Finding) -> Option<String> {
         let of_receiver = view.figures.evidence.loaded_rtt?;
-        (view.late_receiver().as_ref() == Some(finding)).then(|| {
+        (slow_reader::late_receiver(view).as_ref() == Some(finding)).then(|| {
             format!(
                 "The receiver answers late: a round trip takes {} for the sender and {of_receiver} for the receiver, \
                  which has a queue of the path in its own; its program or its processor keeps the data waiting.",

@@ -415,24 +415,49 @@ pub(crate) fn largest_window(figures: &SenderView) -> Option<ByteCount> {
 /// Share of a window that has fallen which is usually in flight at most where its reader is slow.
 const MIN_USE_OF_FALLEN_WINDOW: f64 = 0.75;
 
-impl CaptureView<'_> {
-    /// Finds a receiver that answers late: with two captures, round trips take clearly longer for
-    /// the sender than for the receiver, which has a queue of the path in its own, too; else, its
-    /// window shows that data waits for it.
-    pub(crate) fn late_receiver(&self) -> Option<Finding> {
-        if !self.is_at_sender() || self.ever_lost_on_path() || !self.waits_on_path() {
-            return None;
-        }
-        let is_late = match self.figures.evidence.loaded_rtt {
-            Some(rtt) => {
-                !path::echoes_wait(self.figures)
-                    && self.figures.rtt? > rtt.scale_by(INFLATED_RTT_FACTOR)
-            }
-            None => self.uses_window() && reads_slowly(self.figures),
-        };
-        is_late.then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE))
+/// Finds a receiver that answers late: with two captures, round trips take clearly longer for
+/// the sender than for the receiver, which has a queue of the path in its own, too; else, its
+/// window shows that data waits for it.
+pub(crate) fn late_receiver(view: &CaptureView) -> Option<Finding> {
+    if !view.is_at_sender() || view.ever_lost_on_path() || !view.waits_on_path() {
+        return None;
     }
+    let is_late = match view.figures.evidence.loaded_rtt {
+        Some(rtt) => {
+            !path::echoes_wait(view.figures)
+                && view.figures.rtt? > rtt.scale_by(INFLATED_RTT_FACTOR)
+        }
+        None => view.uses_window() && reads_slowly(view.figures),
+    };
+    is_late.then(|| Finding::always(ReceiverApplicationVerdict::SlowReader))
+}
 
+/// Finds a program that leaves the receiver's window full, which holds data back from the begin.
+pub(crate) fn full_window_of_reader(view: &CaptureView) -> Option<Finding> {
+    receive_window::find_captured_window(view)
+        .filter(|found| found.limit_kind() == Limit::ReceiverApplication)
+}
+
+/// Finds a window that is full, and falls and opens again and again: its program reads what fills
+/// it in portions. A link that is full never fills a window, and one of a fixed size stays open.
+pub(crate) fn swinging_window(view: &CaptureView) -> Option<Finding> {
+    let low = view.low_window_share()?;
+    Some(Finding::new(ReceiverApplicationVerdict::SlowReader, low))
+}
+
+/// Finds a window that has become small and is full at times: its program takes the data in its
+/// own time.
+pub(crate) fn fallen_window(view: &CaptureView) -> Option<Finding> {
+    let flow = view.figures.flows.first()?;
+    let windows = flow.snapshots.iter().filter_map(|one| one.window);
+    let usual = median(windows.collect())?;
+    let is_full = view.usual_most_in_flight()? >= usual.scale_by(MIN_USE_OF_FALLEN_WINDOW);
+    // Behind a hole data must wait, whatever the program does.
+    let found = is_full && view.figures.part.is_some() && !view.lost_on_path() && window_fell(flow);
+    found.then(|| Finding::always(ReceiverApplicationVerdict::SlowReader))
+}
+
+impl CaptureView<'_> {
     /// Returns true if much of the window is in use.
     fn uses_window(&self) -> bool {
         let sizes = self
@@ -440,31 +465,5 @@ impl CaptureView<'_> {
             .mean_size(|one| one.outstanding)
             .zip(self.figures.mean_size(|one| one.window));
         sizes.is_some_and(|(in_flight, window)| in_flight >= window.scale_by(MIN_WINDOW_USE))
-    }
-
-    /// Finds a program that leaves the receiver's window full, which holds data back from the begin.
-    pub(crate) fn slow_reader(&self) -> Option<Finding> {
-        self.find_receive_window()
-            .filter(|found| found.limit_kind() == Limit::ReceiverApplication)
-    }
-
-    /// Finds a window that is full, and falls and opens again and again: its program reads what fills
-    /// it in portions. A link that is full never fills a window, and one of a fixed size stays open.
-    pub(crate) fn swinging_window(&self) -> Option<Finding> {
-        let low = self.low_window_share()?;
-        Some(Finding::new(ReceiverApplicationVerdict::SlowReader, low))
-    }
-
-    /// Finds a window that has become small and is full at times: its program takes the data in its
-    /// own time.
-    pub(crate) fn fallen_window(&self) -> Option<Finding> {
-        let flow = self.figures.flows.first()?;
-        let windows = flow.snapshots.iter().filter_map(|one| one.window);
-        let usual = median(windows.collect())?;
-        let is_full = self.usual_most_in_flight()? >= usual.scale_by(MIN_USE_OF_FALLEN_WINDOW);
-        // Behind a hole data must wait, whatever the program does.
-        let found =
-            is_full && self.figures.part.is_some() && !self.lost_on_path() && window_fell(flow);
-        found.then(|| Finding::new(ReceiverApplicationVerdict::SlowReader, Ratio::ONE))
     }
 }

@@ -57,8 +57,7 @@ const MIN_LONG_SILENCES: f64 = 0.05;
 pub(crate) fn silent_beyond_windows(arrivals: &ReceiverView) -> Option<Finding> {
     let rtt = arrivals.estimate?;
     let away = arrivals.share_of_silences(rtt, &arrivals.busiest_course()?)?;
-    (away.get() >= MIN_LONG_SILENCES)
-        .then(|| Finding::new(SenderApplicationVerdict::Idle, Ratio::ONE))
+    (away.get() >= MIN_LONG_SILENCES).then(|| Finding::always(SenderApplicationVerdict::Idle))
 }
 
 /// Finds a sender that is silent for longer than any window would explain. Where only a round trip
@@ -142,16 +141,27 @@ pub(crate) fn idle_program(figures: &SenderView, share: Ratio) -> Finding {
 /// of one short of processor time; up to 0.5 of short transfers).
 const IDLE_OF_WAITING_PROGRAM: f64 = 0.75;
 
+/// Finds a sender that had nothing to send though nothing held it back.
+pub(crate) fn find_idle_sender(view: &CaptureView) -> Option<Finding> {
+    view.idle_from(IDLE_CAPTURE_SHARE)
+        .filter(|_| !view.is_buffer())
+}
+
+/// Finds a sender that leaves its path idle at times, and sends at times of its own at others.
+pub(crate) fn leaves_path_idle(view: &CaptureView) -> Option<Finding> {
+    view.idle_from(IDLE_SHARE_OF_PATH)
+        .filter(|_| !view.follows_acknowledgements())
+}
+
+/// Finds one that sends faster than its rate at others.
+pub(crate) fn idle_at_times(view: &CaptureView) -> Option<Finding> {
+    leaves_path_idle(view).filter(|_| view.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
+}
+
 impl CaptureView<'_> {
     /// Returns true if hardly anything was in flight at nearly any time.
     pub(crate) fn program_waits(&self) -> bool {
         self.capture.idle.get() >= IDLE_OF_WAITING_PROGRAM
-    }
-
-    /// Finds a sender that had nothing to send though nothing held it back.
-    pub(crate) fn find_idle_sender(&self) -> Option<Finding> {
-        self.idle_from(IDLE_CAPTURE_SHARE)
-            .filter(|_| !self.is_buffer())
     }
 
     fn idle_from(&self, share: f64) -> Option<Finding> {
@@ -165,18 +175,6 @@ impl CaptureView<'_> {
                 found
             }
         })
-    }
-
-    /// Finds a sender that leaves its path idle at times, and sends at times of its own at others.
-    pub(crate) fn leaves_path_idle(&self) -> Option<Finding> {
-        self.idle_from(IDLE_SHARE_OF_PATH)
-            .filter(|_| !self.follows_acknowledgements())
-    }
-
-    /// Finds one that sends faster than its rate at others.
-    pub(crate) fn idle_at_times(&self) -> Option<Finding> {
-        self.leaves_path_idle()
-            .filter(|_| self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true))
     }
 }
 

@@ -3,7 +3,7 @@
 use fullpipe_record::{
     At, Change, LegalVerdict, LossVerdict, Remedy, Scope, SenderApplicationVerdict,
 };
-use fullpipe_units::{BitRate, Ratio};
+use fullpipe_units::BitRate;
 
 use crate::finding::Finding;
 use crate::limits::mtu::mss_clamped;
@@ -17,14 +17,14 @@ use crate::thresholds::{
 /// Finds a sender that was asked for a rate and keeps to it, where its data arrives.
 pub(crate) fn arrives_as_asked(arrivals: &ReceiverView) -> Option<Finding> {
     reaches_rate(arrivals, arrivals.evidence.request.rate, WHOLE_RATE_SHARE)
-        .then(|| Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
+        .then(|| Finding::always(SenderApplicationVerdict::RateLimited))
 }
 
 /// Finds a sender that was asked for a rate and comes near to it, where nothing else shows that
 /// would hold it back.
 pub(crate) fn arrives_nearly_as_asked(arrivals: &ReceiverView) -> Option<Finding> {
     reaches_rate(arrivals, arrivals.evidence.request.rate, REACHED_RATE_SHARE)
-        .then(|| Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
+        .then(|| Finding::always(SenderApplicationVerdict::RateLimited))
 }
 
 /// Returns true if the data arrives at `share` of the rate that each stream was asked for.
@@ -40,7 +40,7 @@ pub(crate) fn as_asked(figures: &SenderView) -> Option<Finding> {
     let reached = figures
         .offered_rate()
         .is_some_and(|asked| rate >= asked.scale_by(WHOLE_RATE_SHARE));
-    reached.then(|| Finding::new(SenderApplicationVerdict::RateLimited, Ratio::ONE))
+    reached.then(|| Finding::always(SenderApplicationVerdict::RateLimited))
 }
 
 pub(crate) fn keeps_to_a_rate(figures: &SenderView) -> bool {
@@ -79,46 +79,44 @@ const LONG_SETTLED_SHARE: f64 = 0.6;
 const MIN_LEVEL_OF_SETTLED: f64 = 0.98;
 const MIN_FREE_OF_SETTLED: f64 = 0.95;
 
-impl CaptureView<'_> {
-    /// Finds a sender whose data comes evenly at its rate and came clearly faster for a while: it
-    /// caught up with its rate, and no link spaces the data that far apart.
-    pub(crate) fn caught_up(&self) -> Option<Finding> {
-        let rate = self.figures.rate;
-        let even = self.capture.departures.filter(|even| {
-            even.share.get() >= MIN_LIMIT_SHARE && even.rate <= rate.scale_by(MAX_PACE_FACTOR)
-        })?;
-        let was_faster = self.capture.sustained? >= rate.scale_by(FASTER_THAN_A_PACE)
-            && CAUGHT_UP_SHARES.contains(&self.capture.faster?.get());
-        // A policer lets a burst pass, too, and then discards. The headers of small segments fill a
-        // link at a rate that others pass.
-        let lost = self.figures.retransmitted_segments()?.segment_share();
-        let found = was_faster
-            && !self.is_at_sender()
-            && lost.get() < MIN_LOSS_OF_PROBES
-            && mss_clamped::is_clamped(self.figures) != Some(true);
-        found.then(|| Finding::new(SenderApplicationVerdict::RateLimited, even.share))
-    }
+/// Finds a sender whose data comes evenly at its rate and came clearly faster for a while: it
+/// caught up with its rate, and no link spaces the data that far apart.
+pub(crate) fn caught_up(view: &CaptureView) -> Option<Finding> {
+    let rate = view.figures.rate;
+    let even = view.capture.departures.filter(|even| {
+        even.share.get() >= MIN_LIMIT_SHARE && even.rate <= rate.scale_by(MAX_PACE_FACTOR)
+    })?;
+    let was_faster = view.capture.sustained? >= rate.scale_by(FASTER_THAN_A_PACE)
+        && CAUGHT_UP_SHARES.contains(&view.capture.faster?.get());
+    // A policer lets a burst pass, too, and then discards. The headers of small segments fill a
+    // link at a rate that others pass.
+    let lost = view.figures.retransmitted_segments()?.segment_share();
+    let found = was_faster
+        && !view.is_at_sender()
+        && lost.get() < MIN_LOSS_OF_PROBES
+        && mss_clamped::is_clamped(view.figures) != Some(true);
+    found.then(|| Finding::new(SenderApplicationVerdict::RateLimited, even.share))
+}
 
-    /// Finds a sender that has long had as much in flight as ever since, without a queue, and far
-    /// less than before: its windows would let it have more, and its program keeps to a rate. What
-    /// it had before met a queue, or nothing was lost; else a policer has taught it the rate.
-    pub(crate) fn settled_below(&self) -> Option<Finding> {
-        let quiet = self.capture.quiet?;
-        let found = quiet.share.get() >= LONG_SETTLED_SHARE
-            && quiet.level.get() >= MIN_LEVEL_OF_SETTLED
-            && quiet.free.get() >= MIN_FREE_OF_SETTLED
-            && quiet.of_most?.get() < MIN_SHARE_OF_FULL_BUFFER;
-        if !found {
-            return None;
-        }
-        let queue = self.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
-        let samples = self.figures.flows.iter().flat_map(|flow| &flow.whole);
-        let met_a_queue = samples.filter_map(|one| one.tcp.rtt).any(|rtt| rtt > queue);
-        let cause: LegalVerdict = if self.ever_lost_on_path() && !met_a_queue {
-            LossVerdict::Policer.into()
-        } else {
-            SenderApplicationVerdict::RateLimited.into()
-        };
-        Some(Finding::new(cause, Ratio::ONE))
+/// Finds a sender that has long had as much in flight as ever since, without a queue, and far
+/// less than before: its windows would let it have more, and its program keeps to a rate. What
+/// it had before met a queue, or nothing was lost; else a policer has taught it the rate.
+pub(crate) fn settled_below(view: &CaptureView) -> Option<Finding> {
+    let quiet = view.capture.quiet?;
+    let found = quiet.share.get() >= LONG_SETTLED_SHARE
+        && quiet.level.get() >= MIN_LEVEL_OF_SETTLED
+        && quiet.free.get() >= MIN_FREE_OF_SETTLED
+        && quiet.of_most?.get() < MIN_SHARE_OF_FULL_BUFFER;
+    if !found {
+        return None;
     }
+    let queue = view.figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR);
+    let samples = view.figures.flows.iter().flat_map(|flow| &flow.whole);
+    let met_a_queue = samples.filter_map(|one| one.tcp.rtt).any(|rtt| rtt > queue);
+    let cause: LegalVerdict = if view.ever_lost_on_path() && !met_a_queue {
+        LossVerdict::Policer.into()
+    } else {
+        SenderApplicationVerdict::RateLimited.into()
+    };
+    Some(Finding::always(cause))
 }
