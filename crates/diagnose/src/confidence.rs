@@ -14,7 +14,7 @@ use fullpipe_record::Limit;
 use fullpipe_units::Ratio;
 
 use crate::finding::Finding;
-use crate::signals::Signals;
+use crate::gates::EvidenceAmount;
 
 /// Logarithm of the odds of a verdict on next to nothing, and what is added if a limit explains all
 /// of the time, by many segments with data, and by many round trips.
@@ -49,7 +49,7 @@ const MAX_CONFIDENCE_OF_FEW: f64 = 0.5;
 
 /// Returns the confidence in `finding` by the `signals` of its transfer, to a hundredth; zero of
 /// one that names no limit.
-pub(crate) fn confidence(finding: &Finding, signals: &Signals) -> Ratio {
+pub(crate) fn confidence(finding: &Finding, signals: &EvidenceAmount) -> Ratio {
     if finding.limit_kind() == Limit::Unknown {
         return Ratio::ZERO;
     }
@@ -82,8 +82,8 @@ mod tests {
     use fullpipe_record::{LossVerdict, UnknownVerdict};
     use fullpipe_units::BitRate;
 
-    fn signals(segments: u64, round_trips: f64) -> Signals {
-        Signals {
+    fn signals(segments: u64, round_trips: f64) -> EvidenceAmount {
+        EvidenceAmount {
             rate: BitRate::from_mbps(10),
             data_segments: Some(segments),
             round_trips: Some(round_trips),

@@ -4,9 +4,11 @@
 //! names its limit, [`find_remedies()`] lists what would lift it and the gain to expect. All are
 //! pure functions of records, so that a verdict can be recomputed from an archived one.
 
+mod advice;
 mod ceilings;
 mod confidence;
 mod finding;
+mod gates;
 mod host_counters;
 mod limits;
 mod remedies;
@@ -18,6 +20,7 @@ mod sure;
 mod text;
 mod thresholds;
 mod time_account;
+mod transfer_time;
 mod verdict;
 
 pub use remedies::find_remedies;

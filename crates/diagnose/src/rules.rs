@@ -2,13 +2,16 @@
 //! is tried in each view that has the signals which it needs.
 
 use fullpipe_record::{
-    At, Basis, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
+    At, Basis, CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict,
+    PacingVerdict,
 };
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::ceilings::{ceilings_against, held_against};
 use crate::finding::{CandidateSet, Finding};
-use crate::limits::capacity::{allowance, half_duplex, host_queue, link, shared};
+use crate::gates::EvidenceAmount;
+use crate::limits::capacity::link::{self, LOSS_OR_QUEUE};
+use crate::limits::capacity::{allowance, half_duplex, host_queue, shared};
 use crate::limits::congestion_window::{growth, ramp_up, reordering};
 use crate::limits::loss::{self, out_of_order, policer, receiver_host};
 use crate::limits::mtu::{black_hole, mss_clamped};
@@ -19,7 +22,7 @@ use crate::limits::sender_application::{self, idle, rate_limited};
 use crate::limits::{cpu, send_buffer, sender_itself};
 use crate::signals::path::UNSEEN;
 use crate::signals::{
-    CaptureView, JudgedSample, ReceiverView, SenderView, Signals, TransferView, share_of_votes,
+    CaptureView, JudgedSample, ReceiverView, SenderView, TransferView, share_of_votes,
 };
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
@@ -40,7 +43,7 @@ enum Rule {
 }
 
 impl Rule {
-    fn find(&self, view: &TransferView) -> Option<Finding> {
+    pub(crate) fn find(&self, view: &TransferView) -> Option<Finding> {
         match self {
             Self::Any(rule) => rule(view),
             Self::Sender(rule) => rule(view.sender()?),
@@ -85,7 +88,7 @@ const ORDER: &[Rule] = &[
     Packets(host_queue::drops_before_capture),
     Packets(sender_itself::keeps_buffer_full),
     Packets(slow_reader::late_receiver),
-    Packets(link::find_path_limit),
+    Packets(find_captured_path_limit),
     Receiver(shared::lengthened_path),
     Receiver(link::queue_on_the_path),
     Receiver(out_of_order::out_of_order),
@@ -146,7 +149,7 @@ const CAUSES: [CauseRule; 11] = [
 ];
 
 /// Returns the limit of a transfer.
-pub(crate) fn find_limit(view: &TransferView, signals: &Signals) -> Finding {
+pub(crate) fn find_limit(view: &TransferView, signals: &EvidenceAmount) -> Finding {
     if let Some(end) = view.packets().and_then(|packets| packets.capture.only) {
         return one_way(view, end);
     }
@@ -234,7 +237,7 @@ fn of_hosts(figures: &SenderView) -> Option<Finding> {
         .or_else(|| policer::policed_behind_window(figures, found.share));
     match behind {
         Some(behind) => Some(behind),
-        None => Signals::from_sender(figures)
+        None => EvidenceAmount::from_sender(figures)
             .first_possible(std::iter::once(found), |found| held_against(figures, found))
             .ok(),
     }
@@ -252,6 +255,47 @@ pub(crate) fn of_path(figures: &SenderView) -> Option<Finding> {
     .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
     let found = OF_PATH.iter().find_map(|(_, rule)| rule(figures, held));
     Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))
+}
+
+/// Returns the same of a capture, which shows no window: how bursts pass the path, and whether its
+/// queue stands, decides against some rules.
+fn find_captured_path_limit(view: &CaptureView) -> Option<Finding> {
+    let held = share_of_votes(
+        view.figures
+            .snapshots()
+            .map(|snapshot| snapshot.held_by_path(false)),
+    )
+    .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    let found = if view.fills_path() {
+        Finding::new(CapacityVerdict::Link, held)
+    } else {
+        // A queue that is empty so often is none of a full link.
+        OF_PATH
+            .iter()
+            .filter(|(needs_kernel, _)| !needs_kernel)
+            .filter_map(|(_, rule)| rule(view.figures, held))
+            .find(|found| found.limit_kind() != Limit::Capacity || !view.drains_queue())?
+    };
+    let found = view.with_standing_queue(found);
+    let found = shared::behind_on_path(view.figures, &found).unwrap_or(found);
+    if matches!(found.limit_kind(), Limit::Capacity | Limit::Loss) {
+        // A link that the sender leaves idle so often is not full.
+        let carries_more = found.is(CapacityVerdict::Shared);
+        let idle = if carries_more {
+            idle::leaves_path_idle(view)
+        } else {
+            idle::idle_at_times(view)
+        };
+        if idle.is_some() {
+            return idle;
+        }
+    }
+    let may_be_queue = found.is(LossVerdict::Random) && view.sees_no_queue();
+    Some(if may_be_queue {
+        found.one_of(&LOSS_OR_QUEUE)
+    } else {
+        view.with_pauses(view.with_shaper(found))
+    })
 }
 
 fn unexplained_limit(figures: &SenderView, held: Ratio) -> Finding {
@@ -289,15 +333,6 @@ fn trace_cause(view: &TransferView, found: Finding) -> Finding {
     cause.unwrap_or(found)
 }
 
-/// Returns the limits of the path that packets alone show, as far as they are asked.
-pub(crate) fn limits_of_captured_path(
-    figures: &SenderView,
-    held: Ratio,
-) -> impl Iterator<Item = Finding> {
-    let rules = OF_PATH.iter().filter(|(needs_kernel, _)| !needs_kernel);
-    rules.filter_map(move |(_, rule)| rule(figures, held))
-}
-
 /// A window that grows at a few looks.
 const AFTER_UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
     &[
@@ -306,8 +341,8 @@ const AFTER_UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
         LegalVerdict::Loss(LossVerdict::Policer),
         LegalVerdict::Loss(LossVerdict::ShallowQueue),
     ],
-    "listings each second for a minute (ss -tin), or a capture: whether losses \
-     come again, and how many at once",
+    "listings each second for a minute (ss -tin), or a capture: whether losses come again, and \
+     how many at once",
 )
 .in_views(&[Basis::Sender]);
 
@@ -318,8 +353,8 @@ const UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
         LegalVerdict::Loss(LossVerdict::Policer),
         LegalVerdict::Loss(LossVerdict::ShallowQueue),
     ],
-    "listings each second for a minute (ss -tin), or a capture: how many are \
-     lost at once, and at which window",
+    "listings each second for a minute (ss -tin), or a capture: how many are lost at once, and \
+     at which window",
 )
 .in_views(&[Basis::Sender]);
 
@@ -329,8 +364,8 @@ const WHOSE_PACE: CandidateSet = CandidateSet::new(
         LegalVerdict::Pacing(PacingVerdict::Qdisc),
         LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
     ],
-    "the queueing discipline of the sender's device (tc -s qdisc), and whether its \
-     program sets a pace",
+    "the queueing discipline of the sender's device (tc -s qdisc), and whether its program \
+     sets a pace",
 )
 .in_views(&[Basis::Sender]);
 

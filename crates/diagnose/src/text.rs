@@ -3,10 +3,7 @@
 use fullpipe_record::{At, BurstRate, CaptureEvidence};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
 
-use crate::signals::{CaptureView, SenderView, path};
-
-/// A row of the figures that decided: its name, and its text where the evidence has it.
-pub(crate) type Row = (&'static str, Option<String>);
+use crate::signals::{CaptureView, Row, SenderView, path};
 
 /// Returns the end of a sentence about the stated capacity; nothing where none was stated.
 pub(crate) fn could_carry(figures: &SenderView) -> String {

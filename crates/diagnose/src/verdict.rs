@@ -6,6 +6,7 @@ use fullpipe_units::{BitRate, Ratio, median};
 use crate::ceilings::{ceilings_against, find_ceilings};
 use crate::confidence::confidence;
 use crate::finding::{Finding, find_candidates};
+use crate::gates::EvidenceAmount;
 use crate::host_counters::with_host_counters;
 use crate::limits::application_window::credit::ProgramCredit;
 use crate::limits::receiver_application::slow_reader;
@@ -14,10 +15,9 @@ use crate::rules::{OTHER_END, find_limit};
 use crate::runner_up::{once_lifted, runner_up};
 use crate::seconds;
 use crate::signals::arrivals::counter_growth;
-use crate::signals::{
-    ReceiverView, SeenEnd, SenderView, Signals, TransferTime, TransferView, machine, syn_quotes,
-};
-use crate::text::{self, Row, time_text};
+use crate::signals::{ReceiverView, Row, SeenEnd, SenderView, TransferView, machine, syn_quotes};
+use crate::text::{self, time_text};
+use crate::transfer_time::TransferTime;
 
 /// Returns the limit of a transfer.
 ///
@@ -31,7 +31,7 @@ use crate::text::{self, Row, time_text};
 /// what is lacking. Counters of hosts without a connection give candidates alone.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
     let view = TransferView::from_evidence(evidence);
-    let signals = Signals::from_view(&view);
+    let signals = EvidenceAmount::from_view(&view);
     let time = TransferTime::from_view(&view);
     let (finding, credit) = judge_view(&view, &signals, &time);
     let ceilings = view_ceilings(&view, &finding, credit);
@@ -70,7 +70,7 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
 /// Returns the limit of a transfer, and the credit of its programs.
 fn judge_view(
     view: &TransferView,
-    signals: &Signals,
+    signals: &EvidenceAmount,
     time: &TransferTime,
 ) -> (Finding, Option<ProgramCredit>) {
     let found = find_limit(view, signals);

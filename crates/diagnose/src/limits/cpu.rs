@@ -3,12 +3,12 @@
 use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Evidence, Limit, Machine, Scope};
 use fullpipe_units::{Ratio, Span};
 
+use crate::advice::ManualRemedy;
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::remedies::ManualRemedy;
 use crate::signals::path::stated_capacity;
-use crate::signals::{ReceiverView, SenderView};
-use crate::text::{self, Row};
+use crate::signals::{ReceiverView, Row, SenderView};
+use crate::text;
 use crate::thresholds::{FULL_PIPE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the processors of the end whose program or window `found` is, if they had no more time
@@ -285,8 +285,8 @@ impl LimitText for CpuVerdict {
             CpuVerdict::StolenOfSender | CpuVerdict::StolenOfReceiver => vec![ManualRemedy::new(
                 "more-processor-time",
                 Scope::Host,
-                "A quota of the control group (cpu.max) or the hypervisor withholds processor time: raise the \
-                      quota, or move the machine.",
+                "A quota of the control group (cpu.max) or the hypervisor withholds processor \
+                 time: raise the quota, or move the machine.",
             )],
             CpuVerdict::UserOfSender
             | CpuVerdict::UserOfReceiver
@@ -294,8 +294,8 @@ impl LimitText for CpuVerdict {
             | CpuVerdict::SystemOfReceiver => vec![ManualRemedy::new(
                 "less-work-for-the-processor",
                 Scope::Host,
-                "One processor does all of this connection's work: larger packets, offloads, larger writes, \
-                      zero-copy, or several connections on several processors.",
+                "One processor does all of this connection's work: larger packets, offloads, \
+                 larger writes, zero-copy, or several connections on several processors.",
             )],
         }
     }

@@ -16,10 +16,9 @@ pub(crate) mod unknown;
 
 use fullpipe_record::{Evidence, LegalVerdict, Remedy};
 
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
-use crate::remedies::{ManualRemedy, RemedyAdvice};
-use crate::signals::{CaptureView, ReceiverView, SenderView};
-use crate::text::Row;
+use crate::signals::{CaptureView, ReceiverView, Row, SenderView};
 
 /// What is said of a verdict, and what helps against it.
 pub(crate) trait LimitText {

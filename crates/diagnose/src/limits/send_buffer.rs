@@ -5,12 +5,12 @@ use fullpipe_model::window;
 use fullpipe_record::{Buffer, Remedy, SendBufferVerdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
+use crate::advice::RemedyAdvice;
 use crate::finding::Finding;
 use crate::limits::LimitText;
 use crate::limits::sender_itself::WAITS_IN_HOST;
-use crate::remedies::RemedyAdvice;
-use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView, share_of_votes};
-use crate::text::{self, Row, rate_clause, size_text};
+use crate::signals::{CaptureView, ReceiverView, Row, SenderStream, SenderView, share_of_votes};
+use crate::text::{self, rate_clause, size_text};
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the send buffer, if it was the limit for most of the time.

@@ -23,7 +23,8 @@ const BUFFER_OR_DEVICE: CandidateSet = CandidateSet::new(
         LegalVerdict::Pacing(PacingVerdict::Qdisc),
         LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
     ],
-    "the queueing discipline of the sender's device (tc -s qdisc), and what waits in its buffer (ss -tnm)",
+    "the queueing discipline of the sender's device (tc -s qdisc), and what waits in its \
+     buffer (ss -tnm)",
 );
 /// A round trip that brings the same and then nothing.
 const BUFFER_OR_WRITES: CandidateSet = CandidateSet::new(
@@ -50,7 +51,8 @@ const WHOSE_PACE: CandidateSet = CandidateSet::new(
         LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
         LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
     ],
-    "the queueing discipline of the sender's device (tc -s qdisc), whether its program sets a pace or a rate",
+    "the queueing discipline of the sender's device (tc -s qdisc), whether its program sets a \
+     pace or a rate",
 );
 /// As much in flight at any time, in a capture.
 pub(crate) const BUFFER_OR_PROGRAM: CandidateSet = CandidateSet::new(
@@ -68,7 +70,8 @@ const BUFFER_OR_WINDOW: CandidateSet = CandidateSet::new(
         LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
         LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
     ],
-    "a capture at the sender, which shows the windows that reach it, and what waits in its buffer (ss -tnm)",
+    "a capture at the sender, which shows the windows that reach it, and what waits in its \
+     buffer (ss -tnm)",
 );
 
 /// The same, with data that waits at the sender at any time.
@@ -79,7 +82,8 @@ pub(crate) const WAITS_IN_HOST: CandidateSet = CandidateSet::new(
         LegalVerdict::Capacity(CapacityVerdict::HostQueue),
         LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
     ],
-    "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device with its drops (tc -s qdisc)",
+    "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
+     with its drops (tc -s qdisc)",
 );
 /// A sender that sends at times of its own and never pauses.
 const QUEUE_OR_PROGRAM: CandidateSet = CandidateSet::new(

@@ -4,8 +4,8 @@ use fullpipe_record::{At, UnknownVerdict};
 
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::signals::{CaptureView, ReceiverView, SenderView};
-use crate::text::{self, Row};
+use crate::signals::{CaptureView, ReceiverView, Row, SenderView};
+use crate::text;
 
 impl LimitText for UnknownVerdict {
     fn sentence(&self, _figures: &SenderView, finding: &Finding) -> String {

@@ -3,8 +3,6 @@
 use fullpipe_record::{At, BurstRate, CaptureEvidence};
 use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
-use crate::limits::capacity::link;
-use crate::limits::receive_window::host;
 use crate::signals::{SenderView, share_of_votes};
 use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_SHARE_OF_FULL_BUFFER};
 
@@ -16,8 +14,6 @@ pub(crate) struct CaptureView<'v> {
 
 /// Share of the rate at which bursts come that a transfer must have where the path is full.
 const MIN_USE_OF_FULL_PATH: f64 = 0.8;
-/// Largest window of a receiver ÷ its first one up to which its kernel never tuned it.
-const MIN_TUNED_GROWTH: f64 = 1.5;
 /// Share of the data that follows acknowledgements at once where a buffer sends in bursts.
 const CLOCKED_BURSTS: f64 = 0.8;
 /// Share of the round trips since the last loss from which they show what limits.
@@ -166,10 +162,6 @@ impl CaptureView<'_> {
             }
     }
 
-    pub(crate) fn waits_on_path(&self) -> bool {
-        link::full_bottleneck(self.figures, Ratio::ONE).is_some()
-    }
-
     /// Returns true if bursts pass the path clearly faster than the transfer; `None` where less
     /// than `share` of the data comes at one rate.
     pub(crate) fn bursts_are_faster(&self, share: f64) -> Option<bool> {
@@ -248,13 +240,5 @@ impl CaptureView<'_> {
         let most = flow.whole.iter().filter_map(|one| one.tcp.snd_wnd).max();
         now.zip(most)
             .is_some_and(|(now, most)| now < most.scale_by(FALLEN_WINDOW_SHARE))
-    }
-
-    /// Returns true if the window is about as large as at first.
-    pub(crate) fn window_never_grew(&self) -> bool {
-        self.figures
-            .flows
-            .iter()
-            .all(|flow| host::grew_by(flow) <= Some(MIN_TUNED_GROWTH))
     }
 }

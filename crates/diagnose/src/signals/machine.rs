@@ -4,8 +4,7 @@ use fullpipe_record::{DeviceReport, Evidence, Limit, Machine};
 use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
 
 use crate::finding::Finding;
-use crate::signals::SenderView;
-use crate::text::Row;
+use crate::signals::{Row, SenderView};
 use crate::thresholds::{MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE};
 
 /// Share of the time spent on reading or writing a file from which the file is the limit.

@@ -12,12 +12,12 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::LimitText;
 use crate::limits::application_window::credit::{ProgramCredit, is_reached};
-use crate::remedies::{ManualRemedy, RemedyAdvice};
-use crate::signals::{CaptureView, ReceiverView, SenderView, TransferView};
-use crate::text::{self, Row};
+use crate::signals::{CaptureView, ReceiverView, Row, SenderView, TransferView};
+use crate::text;
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_CHANNEL_FILL};
 
 /// As much in each round trip, from the receiving end.
@@ -438,7 +438,13 @@ const MORE_SFTP: &str = "More requests under way, or larger ones, at the client:
 const MORE_SMB: &str = "More requests under way, or larger ones: rsize and wsize of mount.cifs at a Linux client; \
                         `smb2 max credits`, `smb2 max read` and `smb2 max write` of a Samba server; MaxCmds of a \
                         Windows client and MaxMpxCt of its server with SMB 1.";
-const SESSIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy::new("sessions-side-by-side", Scope::Application, "Several sessions at once, each with a part of the files: each connection has a window of its own.").at_end(At::Sender);
+const SESSIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy::new(
+    "sessions-side-by-side",
+    Scope::Application,
+    "Several sessions at once, each with a part of the files: each connection has a window of \
+     its own.",
+)
+.at_end(At::Sender);
 const HTTP_1_1: ManualRemedy = ManualRemedy::new(
     "http-1.1",
     Scope::Application,
@@ -452,7 +458,8 @@ const REQUESTS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy::new(
 const STREAM_IN_PLACE_OF_SFTP: ManualRemedy = ManualRemedy::new(
     "stream-in-place-of-sftp",
     Scope::Application,
-    "A stream needs no requests: `ssh HOST 'cat FILE'`, rsync over ssh, `scp -O`, or `fullpipe copy`.",
+    "A stream needs no requests: `ssh HOST 'cat FILE'`, rsync over ssh, `scp -O`, or `fullpipe \
+     copy`.",
 );
 const COPIES_SIDE_BY_SIDE: ManualRemedy = ManualRemedy::new(
     "copies-side-by-side",

@@ -6,9 +6,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
+use crate::advice::ManualRemedy;
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::{flow_limit, link};
-use crate::remedies::ManualRemedy;
 use crate::signals::path::{rtt_is_inflated_over, stated_capacity};
 use crate::signals::{ReceiverView, SenderView, losses};
 use crate::thresholds::{MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
@@ -27,7 +27,8 @@ const ALLOWANCE_OR_SHARED: CandidateSet = CandidateSet::new(
         LegalVerdict::Capacity(CapacityVerdict::Allowance),
         LegalVerdict::Capacity(CapacityVerdict::Shared),
     ],
-    "a second transfer after a rest, which has the higher rate again, and the counters of the device (ethtool -S)",
+    "a second transfer after a rest, which has the higher rate again, and the counters of the \
+     device (ethtool -S)",
 );
 
 /// Two rates of one transfer, the later one clearly lower, and neither of them short.
@@ -107,12 +108,26 @@ impl FallenRate {
 
 /// What helps against an allowance.
 pub(crate) const REMEDIES: &[ManualRemedy] = &[
-    ManualRemedy::new("larger-allowance", Scope::Path, "The lower rate is what is granted for long: a larger size of the machine or of the contract has a higher \
-              one."),
-    ManualRemedy::new("pace-below-the-lower-rate", Scope::Socket, "Data that need not hurry, paced below the lower rate (--fq-rate, SO_MAX_PACING_RATE), leaves the \
-              allowance to what must, and loses nothing where it ends.").at_end(At::Sender),
-    ManualRemedy::new("read-the-counters-of-the-device", Scope::Host, "Where the device counts what exceeds an allowance, it shows it: ethtool -S DEVICE | grep \
-              allowance_exceeded.").at_end(At::Sender),
+    ManualRemedy::new(
+        "larger-allowance",
+        Scope::Path,
+        "The lower rate is what is granted for long: a larger size of the machine or of the \
+         contract has a higher one.",
+    ),
+    ManualRemedy::new(
+        "pace-below-the-lower-rate",
+        Scope::Socket,
+        "Data that need not hurry, paced below the lower rate (--fq-rate, SO_MAX_PACING_RATE), \
+         leaves the allowance to what must, and loses nothing where it ends.",
+    )
+    .at_end(At::Sender),
+    ManualRemedy::new(
+        "read-the-counters-of-the-device",
+        Scope::Host,
+        "Where the device counts what exceeds an allowance, it shows it: ethtool -S DEVICE | \
+         grep allowance_exceeded.",
+    )
+    .at_end(At::Sender),
 ];
 /// Higher ÷ lower rate of a transfer from which an allowance was used up; CUBIC keeps 0.7 of its
 /// window after a loss.

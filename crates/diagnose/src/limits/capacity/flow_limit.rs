@@ -5,8 +5,8 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, median};
 
+use crate::advice::RemedyAdvice;
 use crate::finding::{CandidateSet, Finding};
-use crate::remedies::RemedyAdvice;
 use crate::signals::SenderView;
 use crate::signals::path::{self, stated_capacity};
 use crate::thresholds::{MAX_STREAMS, NEXT_SIZE_FACTOR, SHARED_PIPE_SHARE};

@@ -3,8 +3,8 @@
 use fullpipe_record::{CapacityVerdict, DeviceReport, Evidence, Limit, Machine, Scope};
 use fullpipe_units::{BitRate, count_noun};
 
+use crate::advice::ManualRemedy;
 use crate::finding::Finding;
-use crate::remedies::ManualRemedy;
 use crate::signals::TransferView;
 use crate::thresholds::MIN_OWN_DROPS;
 
@@ -76,6 +76,7 @@ pub(crate) fn sentence(verdict: CapacityVerdict, evidence: &Evidence, rate: BitR
 pub(crate) const REMEDIES: &[ManualRemedy] = &[ManualRemedy::new(
     "negotiate-duplex",
     Scope::Path,
-    "Autonegotiation on at both ends of the cable (ethtool -s DEVICE autoneg on, and the port of the switch): one end \
-          with a fixed duplex makes the other fall back to half duplex (IEEE 802.3, clause 28).",
+    "Autonegotiation on at both ends of the cable (ethtool -s DEVICE autoneg on, and the port \
+     of the switch): one end with a fixed duplex makes the other fall back to half duplex \
+     (IEEE 802.3, clause 28).",
 )];

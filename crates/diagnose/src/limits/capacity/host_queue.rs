@@ -3,9 +3,9 @@
 use fullpipe_record::{At, CapacityVerdict, Change, Remedy, Scope};
 use fullpipe_units::SegCount;
 
+use crate::advice::RemedyAdvice;
 use crate::finding::Finding;
 use crate::limits::pacing::qdisc;
-use crate::remedies::RemedyAdvice;
 use crate::signals::{CaptureView, SenderView, machine};
 use crate::thresholds::{MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEXT_SIZE_FACTOR};
 

@@ -9,8 +9,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::shared;
 use crate::limits::loss::loss_window;
-use crate::limits::sender_application::idle::{self, NO_TIME_TO_WRITE, PAUSES_OR_FULL_PATH};
-use crate::rules::limits_of_captured_path;
+use crate::limits::sender_application::idle::{NO_TIME_TO_WRITE, PAUSES_OR_FULL_PATH};
 use crate::signals::path::{
     self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend,
     rtt_is_inflated_over, rtt_trend, stated_capacity, time_on_the_line,
@@ -42,7 +41,7 @@ pub(crate) const FULL_OR_PACED: CandidateSet = CandidateSet::new(
     "a capture at the sender",
 );
 /// Losses in a capture that shows no queue.
-const LOSS_OR_QUEUE: CandidateSet = CandidateSet::new(
+pub(crate) const LOSS_OR_QUEUE: CandidateSet = CandidateSet::new(
     &[
         LegalVerdict::Loss(LossVerdict::Random),
         LegalVerdict::Capacity(CapacityVerdict::Shared),
@@ -320,46 +319,9 @@ pub(crate) fn full_at_first(view: &CaptureView) -> Option<Finding> {
     Some(view.with_shaper(shared::behind_on_path(view.figures, &found).unwrap_or(found)))
 }
 
-/// Finds the limit of the path, if it held data back for most of the time.
-pub(crate) fn find_path_limit(view: &CaptureView) -> Option<Finding> {
-    let held = share_of_votes(
-        view.figures
-            .snapshots()
-            .map(|snapshot| snapshot.held_by_path(false)),
-    )
-    .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
-    let found = if view.fills_path() {
-        Finding::new(CapacityVerdict::Link, held)
-    } else {
-        // A queue that is empty so often is none of a full link.
-        limits_of_captured_path(view.figures, held)
-            .find(|found| found.limit_kind() != Limit::Capacity || !view.drains_queue())?
-    };
-    let found = view.with_standing_queue(found);
-    let found = shared::behind_on_path(view.figures, &found).unwrap_or(found);
-    if matches!(found.limit_kind(), Limit::Capacity | Limit::Loss) {
-        // A link that the sender leaves idle so often is not full.
-        let carries_more = found.is(CapacityVerdict::Shared);
-        let idle = if carries_more {
-            idle::leaves_path_idle(view)
-        } else {
-            idle::idle_at_times(view)
-        };
-        if idle.is_some() {
-            return idle;
-        }
-    }
-    let may_be_queue = found.is(LossVerdict::Random) && view.sees_no_queue();
-    Some(if may_be_queue {
-        found.one_of(&LOSS_OR_QUEUE)
-    } else {
-        view.with_pauses(view.with_shaper(found))
-    })
-}
-
 impl CaptureView<'_> {
     /// Returns the finding; a full link instead, where it denies a queue that stands.
-    fn with_standing_queue(&self, found: Finding) -> Finding {
+    pub(crate) fn with_standing_queue(&self, found: Finding) -> Finding {
         // A queue that is seldom empty is not short, and a policer has none.
         let denies_queue =
             [LossVerdict::ShallowQueue, LossVerdict::Policer].map(LegalVerdict::from);
@@ -378,7 +340,7 @@ impl CaptureView<'_> {
     /// Returns `found` as one of several if it is a full link whose queue stays short and loses
     /// next to nothing, as in the sending host, which lets hardly any of a connection wait for a shaper of its
     /// own (`tcp_small_queue_check`).
-    fn with_shaper(&self, found: Finding) -> Finding {
+    pub(crate) fn with_shaper(&self, found: Finding) -> Finding {
         let rtts = self.figures.rtt.zip(self.figures.idle_rtt);
         let is_long = rtts.is_some_and(|(rtt, idle)| rtt > idle.scale_by(MAX_WAIT_FOR_SHAPER));
         let may_be = found.limit_kind() == Limit::Capacity
@@ -422,7 +384,7 @@ impl CaptureView<'_> {
     /// Returns the program as the limit instead of a full path, where nothing was ever lost and the
     /// data passes the path clearly faster at times, or was far more: a sender that fills its path
     /// never lets it have less. Here its pauses seem a part of round trips.
-    fn with_pauses(&self, found: Finding) -> Finding {
+    pub(crate) fn with_pauses(&self, found: Finding) -> Finding {
         let leaves_room =
             self.was_fuller() || self.bursts_are_faster(MIN_SHARE_OF_BURSTS) == Some(true);
         let may_pause = self.figures.part.is_some()
@@ -447,7 +409,7 @@ impl CaptureView<'_> {
 
     /// Returns true if bursts pass the path no faster than the transfer, and wait in a queue that
     /// loses few.
-    fn fills_path(&self) -> bool {
+    pub(crate) fn fills_path(&self) -> bool {
         let bursts = self.rate_of_bursts(MIN_SHARE_OF_BURSTS);
         let is_as_fast =
             bursts.is_some_and(|rate| self.figures.rate >= rate.scale_by(FULL_USE_OF_PATH));
@@ -456,6 +418,10 @@ impl CaptureView<'_> {
             .lost_segments()
             .is_some_and(|lost| lost.segment_share().get() < MIN_LOSS_OF_PROBES);
         is_as_fast && loses_few && self.some_waits() && !self.drains_queue()
+    }
+
+    pub(crate) fn waits_on_path(&self) -> bool {
+        full_bottleneck(self.figures, Ratio::ONE).is_some()
     }
 }
 

@@ -9,12 +9,12 @@ pub(crate) mod shared;
 
 use fullpipe_record::{CapacityVerdict, Evidence, Limit, Remedy, Scope};
 
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
 use crate::limits::LimitText;
 use crate::limits::capacity::allowance::FallenRate;
-use crate::remedies::{ManualRemedy, RemedyAdvice};
-use crate::signals::{CaptureView, ReceiverView, SenderView};
-use crate::text::{self, Row, time_text};
+use crate::signals::{CaptureView, ReceiverView, Row, SenderView};
+use crate::text::{self, time_text};
 
 impl LimitText for CapacityVerdict {
     fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
@@ -115,14 +115,14 @@ impl LimitText for CapacityVerdict {
             CapacityVerdict::HostQueue => vec![ManualRemedy::new(
                 "longer-queue",
                 Scope::Host,
-                "A longer queue at the device (txqueuelen, the limit of its discipline, larger rings), or fq, \
-                      which lets each connection wait instead of dropping.",
+                "A longer queue at the device (txqueuelen, the limit of its discipline, larger \
+                 rings), or fq, which lets each connection wait instead of dropping.",
             )],
             CapacityVerdict::Shared => vec![ManualRemedy::new(
                 "share",
                 Scope::Path,
-                "Others load the path: more bandwidth, another hour, or an agreed share of it; more connections \
-                      only take from the others.",
+                "Others load the path: more bandwidth, another hour, or an agreed share of it; \
+                 more connections only take from the others.",
             )],
             CapacityVerdict::HalfDuplexOfSender | CapacityVerdict::HalfDuplexOfReceiver => {
                 half_duplex::REMEDIES.to_vec()
@@ -130,8 +130,8 @@ impl LimitText for CapacityVerdict {
             CapacityVerdict::PerFlowLimit => vec![ManualRemedy::new(
                 "raise-the-limit-of-a-flow",
                 Scope::Path,
-                "Who runs the path bounds each connection: its documentation says by how much, and where not \
-                      (one placement group, another class of the service).",
+                "Who runs the path bounds each connection: its documentation says by how much, \
+                 and where not (one placement group, another class of the service).",
             )],
             CapacityVerdict::Allowance => allowance::REMEDIES.to_vec(),
             CapacityVerdict::Link => vec![ManualRemedy::new(

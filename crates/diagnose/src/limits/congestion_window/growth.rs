@@ -45,7 +45,8 @@ const LOST_IN_HOST: CandidateSet = CandidateSet::new(
         LegalVerdict::Loss(LossVerdict::Policer),
         LegalVerdict::Capacity(CapacityVerdict::HostQueue),
     ],
-    "a longer transfer: whether losses come again, and the drops of the queue of the sender's device",
+    "a longer transfer: whether losses come again, and the drops of the queue of the sender's \
+     device",
 );
 
 /// A window that grows in a capture in which nothing is lost.

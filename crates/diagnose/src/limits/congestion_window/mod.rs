@@ -6,11 +6,11 @@ pub(crate) mod reordering;
 
 use fullpipe_record::{At, CongestionWindowVerdict, Evidence, Remedy, Scope};
 
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
 use crate::limits::{LimitText, loss};
-use crate::remedies::{ManualRemedy, RemedyAdvice};
-use crate::signals::{ReceiverView, SenderView};
-use crate::text::{self, Row, size_text, time_text};
+use crate::signals::{ReceiverView, Row, SenderView};
+use crate::text::{self, size_text, time_text};
 
 impl LimitText for CongestionWindowVerdict {
     fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
@@ -81,8 +81,8 @@ impl LimitText for CongestionWindowVerdict {
             CongestionWindowVerdict::Reordering => vec![ManualRemedy::new(
                 "keep-the-order",
                 Scope::Path,
-                "Packets of one connection should take one way: check for links that are balanced packet by \
-                      packet.",
+                "Packets of one connection should take one way: check for links that are \
+                 balanced packet by packet.",
             )],
             CongestionWindowVerdict::RampUp
             | CongestionWindowVerdict::EarlyExit

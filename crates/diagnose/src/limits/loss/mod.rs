@@ -9,14 +9,14 @@ use fullpipe_model::window;
 use fullpipe_record::{At, Change, Evidence, LossVerdict, Remedy, Scope};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
+use crate::advice::{ChangeOutlook, ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
 use crate::limits::LimitText;
 use crate::limits::congestion_window::growth::AFTER_A_BURST;
 use crate::limits::loss::policer::POLICER_OR_QUEUE;
-use crate::remedies::{ChangeOutlook, ManualRemedy, RemedyAdvice};
 use crate::signals::path::time_on_the_line;
-use crate::signals::{ReceiverView, RetransmittedSegments, SenderView, losses, policer_rate};
-use crate::text::{self, Row, time_text};
+use crate::signals::{ReceiverView, RetransmittedSegments, Row, SenderView, losses, policer_rate};
+use crate::text::{self, time_text};
 use crate::thresholds::{EXPLAINED_BY_LOSS_FACTOR, MIN_RECOVERIES};
 
 /// Recoveries that are recurring loss where none is in the judged part.
@@ -219,12 +219,28 @@ impl LimitText for LossVerdict {
 
     fn manual_remedies(&self, evidence: &Evidence) -> Vec<ManualRemedy> {
         match self {
-            LossVerdict::Policer => vec![ManualRemedy::new("pace-below-the-policer", Scope::Socket, "The policer discards what exceeds its rate: a maximum pace a little below that rate loses \
-                      nothing.").at_end(At::Sender)],
-            LossVerdict::ShallowQueue => vec![ManualRemedy::new("longer-queue-on-the-path", Scope::Path, "The queue of the bottleneck is shorter than the bursts: a longer queue there, or a sender that \
-                      paces (fq, or a maximum pace), loses less.")],
+            LossVerdict::Policer => vec![
+                ManualRemedy::new(
+                    "pace-below-the-policer",
+                    Scope::Socket,
+                    "The policer discards what exceeds its rate: a maximum pace a little below \
+                 that rate loses nothing.",
+                )
+                .at_end(At::Sender),
+            ],
+            LossVerdict::ShallowQueue => vec![ManualRemedy::new(
+                "longer-queue-on-the-path",
+                Scope::Path,
+                "The queue of the bottleneck is shorter than the bursts: a longer queue there, \
+                 or a sender that paces (fq, or a maximum pace), loses less.",
+            )],
             LossVerdict::ReceiverHost => receiver_host::remedies(&evidence.receiver_machine),
-            LossVerdict::Random => vec![ManualRemedy::new("mend-the-path", Scope::Path, "Loss without a full queue has a cause: dirty optics, a bad cable, a duplex mismatch, radio.")],
+            LossVerdict::Random => vec![ManualRemedy::new(
+                "mend-the-path",
+                Scope::Path,
+                "Loss without a full queue has a cause: dirty optics, a bad cable, a duplex \
+                 mismatch, radio.",
+            )],
         }
     }
 }

@@ -25,7 +25,8 @@ const WHOSE_QUEUE: CandidateSet = CandidateSet::new(
         LegalVerdict::Capacity(CapacityVerdict::HostQueue),
         LegalVerdict::Loss(LossVerdict::Policer),
     ],
-    "the drops of the queue of the sender's device (tc -s qdisc), and its congestion window before each loss",
+    "the drops of the queue of the sender's device (tc -s qdisc), and its congestion window \
+     before each loss",
 );
 /// Much data out of order, and segments that came twice.
 const LOST_OR_LATE: CandidateSet = CandidateSet::new(

@@ -3,10 +3,10 @@
 use fullpipe_record::{Basis, LegalVerdict, LossVerdict, Remedy};
 use fullpipe_units::{BitRate, Ratio, Span};
 
+use crate::advice::RemedyAdvice;
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::link::too_much_for_bbr;
 use crate::limits::loss;
-use crate::remedies::RemedyAdvice;
 use crate::signals::path::{stated_capacity, time_on_the_line};
 use crate::signals::{CaptureView, SenderView, losses, policer_rate};
 use crate::thresholds::{

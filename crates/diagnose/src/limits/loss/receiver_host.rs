@@ -3,8 +3,8 @@
 use fullpipe_record::{Limit, LossVerdict, Machine, Scope};
 use fullpipe_units::BitRate;
 
+use crate::advice::ManualRemedy;
 use crate::finding::Finding;
-use crate::remedies::ManualRemedy;
 use crate::signals::machine::{self, DropCounter, HostDrops};
 use crate::signals::{SeenEnd, SenderView, TransferView, path};
 use crate::text::{self, time_text};
@@ -70,28 +70,29 @@ pub(crate) fn remedies(machine: &Machine) -> Vec<ManualRemedy> {
 
 const LARGER_RING: ManualRemedy = of_host(
     "larger-receive-ring",
-    "The device has no room for a burst: a larger ring (ethtool -G DEVICE rx NUMBER; ethtool -g shows the most), and \
-     net.core.netdev_budget for more packets at a time.",
+    "The device has no room for a burst: a larger ring (ethtool -G DEVICE rx NUMBER; ethtool \
+     -g shows the most), and net.core.netdev_budget for more packets at a time.",
 );
 const SPREAD_WORK: ManualRemedy = of_host(
     "spread-receive-work",
     "One processor takes all packets in: interrupts on others (/proc/irq/*/smp_affinity), RPS \
-     (/sys/class/net/DEVICE/queues/rx-*/rps_cpus) and RFS (net.core.rps_sock_flow_entries) spread that.",
+     (/sys/class/net/DEVICE/queues/rx-*/rps_cpus) and RFS (net.core.rps_sock_flow_entries) \
+     spread that.",
 );
 const LONGER_BACKLOG: ManualRemedy = of_host(
     "longer-backlog",
-    "The queue of a processor is full: net.core.netdev_max_backlog for longer bursts, net.core.netdev_budget for more \
-     packets at a time.",
+    "The queue of a processor is full: net.core.netdev_max_backlog for longer bursts, \
+     net.core.netdev_budget for more packets at a time.",
 );
 const LIFT_FILTER: ManualRemedy = of_host(
     "lift-ingress-filter",
-    "A filter or policer of the receiving host drops what comes in (tc filter show dev DEVICE ingress): a higher rate, or \
-     none.",
+    "A filter or policer of the receiving host drops what comes in (tc filter show dev DEVICE \
+     ingress): a higher rate, or none.",
 );
 const ROOM_IN_SOCKETS: ManualRemedy = of_host(
     "room-in-sockets",
-    "Sockets have no room for what they allowed: a program that reads sooner, a buffer that no program makes smaller \
-     during the transfer (SO_RCVBUF), memory for TCP (tcp_mem).",
+    "Sockets have no room for what they allowed: a program that reads sooner, a buffer that no \
+     program makes smaller during the transfer (SO_RCVBUF), memory for TCP (tcp_mem).",
 );
 
 const fn of_host(id: &'static str, why: &'static str) -> ManualRemedy {

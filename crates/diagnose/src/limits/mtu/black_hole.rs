@@ -5,8 +5,8 @@ use fullpipe_record::{
 };
 use fullpipe_units::{ByteCount, SegCount};
 
+use crate::advice::RemedyAdvice;
 use crate::finding::{CandidateSet, Finding};
-use crate::remedies::RemedyAdvice;
 use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView};
 use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
 

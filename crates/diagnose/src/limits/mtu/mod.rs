@@ -5,11 +5,11 @@ pub(crate) mod mss_clamped;
 
 use fullpipe_record::{At, Evidence, MtuVerdict, Remedy, Scope};
 
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::remedies::{ManualRemedy, RemedyAdvice};
-use crate::signals::{CaptureView, ReceiverView, SenderView, syn_quotes};
-use crate::text::{self, Row, size_text};
+use crate::signals::{CaptureView, ReceiverView, Row, SenderView, syn_quotes};
+use crate::text::{self, size_text};
 
 impl LimitText for MtuVerdict {
     fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
@@ -82,13 +82,26 @@ impl LimitText for MtuVerdict {
     fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
         match self {
             MtuVerdict::BlackHole => vec![
-                ManualRemedy::new("let-too-big-pass", Scope::Path, "A narrow link drops full packets and its ICMP error is filtered: let ICMP \"too big\" pass, \
-                          and the sender learns the size at once."),
-                ManualRemedy::new("lower-the-mtu", Scope::Host, "An MTU of the device, or of the route, that the narrow link lets pass: with it no packet is \
-                          too large.").at_end(At::Sender),
+                ManualRemedy::new(
+                    "let-too-big-pass",
+                    Scope::Path,
+                    "A narrow link drops full packets and its ICMP error is filtered: let ICMP \
+                     \"too big\" pass, and the sender learns the size at once.",
+                ),
+                ManualRemedy::new(
+                    "lower-the-mtu",
+                    Scope::Host,
+                    "An MTU of the device, or of the route, that the narrow link lets pass: \
+                     with it no packet is too large.",
+                )
+                .at_end(At::Sender),
             ],
-            MtuVerdict::MssClamped => vec![ManualRemedy::new("larger-segments", Scope::Path, "A device between the ends lowers the largest segment in the handshake: its clamp should be the \
-                      MTU of its tunnel less the headers, no lower.")],
+            MtuVerdict::MssClamped => vec![ManualRemedy::new(
+                "larger-segments",
+                Scope::Path,
+                "A device between the ends lowers the largest segment in the handshake: its \
+                 clamp should be the MTU of its tunnel less the headers, no lower.",
+            )],
         }
     }
 }

@@ -4,8 +4,8 @@ use fullpipe_model::window;
 use fullpipe_record::{At, Change, PacingVerdict, Remedy, Scope, TcpInfo};
 use fullpipe_units::{BitRate, Ratio, median};
 
+use crate::advice::RemedyAdvice;
 use crate::finding::Finding;
-use crate::remedies::RemedyAdvice;
 use crate::signals::{SenderView, share_of_votes};
 use crate::thresholds::{CLEARLY_LOWER_SHARE, MIN_LIMIT_SHARE, REACHED_RATE_SHARE};
 
@@ -42,8 +42,8 @@ fn pacing_percents(figures: &SenderView) -> [Option<u32>; 2] {
     })
 }
 
-/// Returns true if the kernel paced as in slow start: by `tcp_update_pacing_rate`, which takes a stream to be in slow start while its window is less
-/// than half of `ssthresh`.
+/// Returns true if the kernel paced as in slow start: `tcp_update_pacing_rate` takes a stream to be
+/// in it while its window is less than half of `ssthresh`.
 fn paces_as_in_slow_start(tcp: &TcpInfo) -> bool {
     tcp.ssthresh
         .is_none_or(|ssthresh| tcp.cwnd.is_some_and(|cwnd| cwnd * 2 < ssthresh))

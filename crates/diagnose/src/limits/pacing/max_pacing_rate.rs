@@ -6,11 +6,11 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
+use crate::advice::RemedyAdvice;
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::link::FULL_OR_PACED;
 use crate::limits::sender_application::rate_limited;
 use crate::limits::sender_itself::BUFFER_OR_PROGRAM;
-use crate::remedies::RemedyAdvice;
 use crate::signals::{CaptureView, ReceiverView, SenderView, path};
 use crate::thresholds::{
     FEW_SEGMENTS, MAX_PACE_FACTOR, MIN_PACED_SHARE, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,

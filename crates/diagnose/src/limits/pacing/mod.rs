@@ -6,11 +6,11 @@ pub(crate) mod qdisc;
 
 use fullpipe_record::{Evidence, PacingVerdict, Remedy, Scope};
 
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::remedies::{ManualRemedy, RemedyAdvice};
-use crate::signals::{CaptureView, ReceiverView, SenderView};
-use crate::text::{self, Row, rate_text, size_text};
+use crate::signals::{CaptureView, ReceiverView, Row, SenderView};
+use crate::text::{self, rate_text, size_text};
 
 impl LimitText for PacingVerdict {
     fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
@@ -75,14 +75,14 @@ impl LimitText for PacingVerdict {
             PacingVerdict::Qdisc => vec![ManualRemedy::new(
                 "higher-rate-of-the-discipline",
                 Scope::Host,
-                "The queueing discipline of the device has a rate (see tc qdisc): raise it, or replace the \
-                      discipline.",
+                "The queueing discipline of the device has a rate (see tc qdisc): raise it, or \
+                 replace the discipline.",
             )],
             PacingVerdict::CongestionControl => vec![ManualRemedy::new(
                 "default-pacing-ratios",
                 Scope::Namespace,
-                "The kernel paces at tcp_pacing_ca_ratio percent of window ÷ round trip: below 100 the window is \
-                      never used up. Its default is 120.",
+                "The kernel paces at tcp_pacing_ca_ratio percent of window ÷ round trip: below \
+                 100 the window is never used up. Its default is 120.",
             )],
         }
     }

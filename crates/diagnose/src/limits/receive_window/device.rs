@@ -22,10 +22,14 @@ pub(crate) const SCALE_OR_SILENCE: CandidateSet = CandidateSet::new(
 );
 /// Windows that never need their scale.
 const SCALE_OR_FIXED_BUFFER: CandidateSet = CandidateSet::new(
-    &[LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf)],
-    "the window scale as it left the receiver and as it came, and whether its program sets SO_RCVBUF",
-).in_views(&[Basis::Sender]);
+    &[
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
+        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+    ],
+    "the window scale as it left the receiver and as it came, and whether its program sets \
+     SO_RCVBUF",
+)
+.in_views(&[Basis::Sender]);
 /// Requests for the window, in a capture without the handshake.
 const UNSEEN_SCALE: CandidateSet = CandidateSet::new(
     &[

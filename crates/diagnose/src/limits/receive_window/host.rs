@@ -6,7 +6,7 @@ use fullpipe_units::{ByteCount, Ratio};
 
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::receive_window::{device, memory_pressure};
-use crate::signals::{ReceiverView, SenderStream, SenderView, syn_quotes};
+use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView, syn_quotes};
 use crate::thresholds::{FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR};
 
 /// A buffer that never grew.
@@ -42,7 +42,7 @@ pub(crate) fn at_receiver(figures: &SenderView, held: Ratio) -> Finding {
 }
 
 /// Returns the largest window of a stream ÷ its first one.
-pub(crate) fn grew_by(flow: &SenderStream) -> Option<f64> {
+fn grew_by(flow: &SenderStream) -> Option<f64> {
     let windows: Vec<ByteCount> = flow
         .whole
         .iter()
@@ -203,5 +203,18 @@ impl ReceiverView<'_> {
         } else {
             cause_of_small_buffer(self.evidence)
         }
+    }
+}
+
+/// Largest window of a receiver ÷ its first one up to which its kernel never tuned it.
+const MIN_TUNED_GROWTH: f64 = 1.5;
+
+impl CaptureView<'_> {
+    /// Returns true if the window is about as large as at first.
+    pub(crate) fn window_never_grew(&self) -> bool {
+        self.figures
+            .flows
+            .iter()
+            .all(|flow| grew_by(flow) <= Some(MIN_TUNED_GROWTH))
     }
 }

@@ -15,7 +15,8 @@ const FEW_SEGMENTS_ALLOWED: CandidateSet = CandidateSet::new(
         LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
         LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
     ],
-    "the memory of TCP at the receiver (/proc/net/protocols, tcp_mem), and the window as it leaves that host",
+    "the memory of TCP at the receiver (/proc/net/protocols, tcp_mem), and the window as it \
+     leaves that host",
 );
 
 /// Returns the receiving host's lack of TCP memory, if it made the window of `found` small.

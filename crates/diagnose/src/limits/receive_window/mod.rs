@@ -12,17 +12,17 @@ use fullpipe_record::{
 };
 use fullpipe_units::{ByteCount, Ratio, Span};
 
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::LimitText;
 use crate::limits::capacity::link;
 use crate::limits::receiver_application::slow_reader::{self, usual_and_most};
 use crate::limits::sender_application::idle::PAUSES_OR_WINDOW;
-use crate::remedies::{ManualRemedy, RemedyAdvice};
 use crate::signals::path::exceeds_the_pipe;
 use crate::signals::{
-    CaptureView, ReceiverView, SenderStream, SenderView, machine, share_of_votes, syn_quotes,
+    CaptureView, ReceiverView, Row, SenderStream, SenderView, machine, share_of_votes, syn_quotes,
 };
-use crate::text::{self, Row, rate_clause, size_text};
+use crate::text::{self, rate_clause, size_text};
 use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_FILL, MIN_WINDOW_USE};
 
 /// Windows of this end without a scale, which it offers.
@@ -294,27 +294,28 @@ impl LimitText for ReceiveWindowVerdict {
             | ReceiveWindowVerdict::WindowScaleRewritten => vec![ManualRemedy::new(
                 "let-window-scale-pass",
                 Scope::Path,
-                "A firewall or router between the ends edits the window scale option of the handshake: its \
-                      setting for TCP options must let it pass unchanged.",
+                "A firewall or router between the ends edits the window scale option of the \
+                 handshake: its setting for TCP options must let it pass unchanged.",
             )],
             ReceiveWindowVerdict::WindowClamped => vec![ManualRemedy::new(
                 "let-windows-pass",
                 Scope::Path,
-                "A traffic shaper or proxy between the ends lowers the window of each packet: exempt this traffic \
-                      from it.",
+                "A traffic shaper or proxy between the ends lowers the window of each packet: \
+                 exempt this traffic from it.",
             )],
             ReceiveWindowVerdict::MemoryPressure => vec![
                 ManualRemedy::new(
                     "end-what-holds-memory",
                     Scope::Host,
-                    "The sockets of the receiving host hold more than the second value of tcp_mem: ss -tnm shows whose \
-                          (r: unread, w: not yet acknowledged, in skmem); end those programs, or let them read.",
+                    "The sockets of the receiving host hold more than the second value of \
+                     tcp_mem: ss -tnm shows whose (r: unread, w: not yet acknowledged, in \
+                     skmem); end those programs, or let them read.",
                 ),
                 ManualRemedy::new(
                     "raise-tcp-mem",
                     Scope::Host,
-                    "net.ipv4.tcp_mem counts pages of memory, not bytes: a second value above what all sockets need at \
-                          once, as far as the host has memory to spare.",
+                    "net.ipv4.tcp_mem counts pages of memory, not bytes: a second value above \
+                     what all sockets need at once, as far as the host has memory to spare.",
                 ),
             ],
             ReceiveWindowVerdict::SoRcvbuf

@@ -5,11 +5,11 @@ pub(crate) mod slow_reader;
 use fullpipe_record::{At, Evidence, Limit, ReceiverApplicationVerdict, Scope};
 use fullpipe_units::ByteCount;
 
+use crate::advice::ManualRemedy;
 use crate::finding::Finding;
 use crate::limits::{LimitText, receive_window, sender_application};
-use crate::remedies::ManualRemedy;
-use crate::signals::{CaptureView, ReceiverView, SenderView, machine};
-use crate::text::{Row, size_text, time_text};
+use crate::signals::{CaptureView, ReceiverView, Row, SenderView, machine};
+use crate::text::{size_text, time_text};
 
 /// Returns the file that the receiving program writes for most of the time, if `found` is that
 /// program or its window.

@@ -17,11 +17,15 @@ use crate::thresholds::{
 
 /// A program that waits nearly all the time, and what a capture does not tell from it.
 pub(crate) const NO_TIME_TO_WRITE: CandidateSet = CandidateSet::new(
-    &[LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
-LegalVerdict::Capacity(CapacityVerdict::HostQueue)],
-    "what the sending program waits for, the processor time that it gets, and the drops of the queue of its device",
-).in_views(&[Basis::Capture]);
+    &[
+        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
+        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+    ],
+    "what the sending program waits for, the processor time that it gets, and the drops of the \
+     queue of its device",
+)
+.in_views(&[Basis::Capture]);
 /// The same from the receiving end.
 const SILENT_PROGRAM: CandidateSet = CandidateSet::new(
     &[

@@ -5,11 +5,11 @@ pub(crate) mod rate_limited;
 
 use fullpipe_record::{Evidence, Limit, Remedy, Scope, SenderApplicationVerdict};
 
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
 use crate::limits::LimitText;
-use crate::remedies::{ManualRemedy, RemedyAdvice};
-use crate::signals::{CaptureView, ReceiverView, SenderView, machine};
-use crate::text::{self, Row, rate_text};
+use crate::signals::{CaptureView, ReceiverView, Row, SenderView, machine};
+use crate::text::{self, rate_text};
 use crate::thresholds::IDLE_CAPTURE_SHARE;
 
 /// Returns the file that the sending program reads for most of the time, if `found` is that
@@ -122,7 +122,8 @@ impl LimitText for SenderApplicationVerdict {
             SenderApplicationVerdict::RateLimited => vec![ManualRemedy::new(
                 "higher-rate",
                 Scope::Application,
-                "The sender keeps to the rate that it was asked for: ask for a higher one, or for none.",
+                "The sender keeps to the rate that it was asked for: ask for a higher one, or \
+                 for none.",
             )],
             SenderApplicationVerdict::Idle => vec![ManualRemedy::new(
                 "faster-writer",
@@ -137,6 +138,6 @@ impl LimitText for SenderApplicationVerdict {
 pub(crate) const FASTER_STORAGE: ManualRemedy = ManualRemedy::new(
     "faster-storage",
     Scope::Application,
-    "The file is slower than the network: a faster disk, larger or parallel reads and writes, or none at all \
-          (test without the file) would show what the network gives.",
+    "The file is slower than the network: a faster disk, larger or parallel reads and writes, \
+     or none at all (test without the file) would show what the network gives.",
 );

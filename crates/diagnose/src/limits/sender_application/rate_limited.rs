@@ -5,9 +5,9 @@ use fullpipe_record::{
 };
 use fullpipe_units::BitRate;
 
+use crate::advice::RemedyAdvice;
 use crate::finding::Finding;
 use crate::limits::mtu::mss_clamped;
-use crate::remedies::RemedyAdvice;
 use crate::signals::{CaptureView, ReceiverView, SenderView};
 use crate::thresholds::{
     FASTER_THAN_A_PACE, INFLATED_RTT_FACTOR, MAX_PACE_FACTOR, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,

@@ -1,19 +1,11 @@
-pub(crate) mod advice;
-pub(crate) mod manual_remedy;
-pub(crate) mod outlook;
-
 use std::cmp::Reverse;
 
 use fullpipe_record::{Evidence, Remedy, Scope, Verdict};
 use fullpipe_units::BitRate;
 
+use crate::advice::{RemedyAdvice, fills_a_queue};
 use crate::limits;
-use crate::remedies::advice::fills_a_queue;
 use crate::signals::SenderView;
-
-pub(crate) use advice::RemedyAdvice;
-pub(crate) use manual_remedy::ManualRemedy;
-pub(crate) use outlook::ChangeOutlook;
 
 /// Returns the remedies for the limit that `verdict` names, best first: of those that reach about
 /// the highest predicted rate, the ones that fill no queue, and then those of the smallest scope;

@@ -1,16 +1,22 @@
 //! The account of a transfer's time: a limit is a use of time, so every moment is booked on the use
 //! that shows.
 
-use fullpipe_record::{CongestionState, Sample, TransferTimeShare, TransferTimeUse};
+use fullpipe_record::{
+    CongestionState, Limit, LossVerdict, ReceiverApplicationVerdict, Sample,
+    SenderApplicationVerdict, TransferTimeShare, TransferTimeUse,
+};
 use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
 
+use crate::finding::Finding;
 use crate::limits::receive_window::clocks_say_window;
+use crate::limits::receiver_application::slow_reader::NO_TIME_TO_READ;
 use crate::limits::send_buffer::buffer_is_full;
+use crate::limits::sender_application::idle::NO_TIME_TO_WRITE;
 use crate::signals::snapshot::{own_window, received_bytes};
 use crate::signals::{JudgedSample, ReceiverView, SeenEnd, SenderStream, SenderView, TransferView};
 use crate::thresholds::{
-    INFLATED_RTT_FACTOR, MIN_RETRANSMISSION_TIMEOUT, MIN_WINDOW_FILL, REGROWN_WINDOW_FACTOR,
-    SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
+    INFLATED_RTT_FACTOR, MIN_LIMIT_SHARE, MIN_RETRANSMISSION_TIMEOUT, MIN_WINDOW_FILL,
+    REGROWN_WINDOW_FACTOR, SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
 };
 
 /// The times of all streams by their use.
@@ -118,7 +124,7 @@ impl TransferTime {
     }
 
     /// Returns the share of the transfer's time that one use took.
-    pub(crate) fn share_of(&self, used_for: TransferTimeUse) -> Ratio {
+    fn share_of(&self, used_for: TransferTimeUse) -> Ratio {
         Ratio::from_quotient(
             self.time_of(used_for).as_secs_f64(),
             self.in_transfer().as_secs_f64(),
@@ -326,5 +332,47 @@ impl ReceiverWalk {
             () if self.is_queued => TransferTimeUse::PathQueue,
             () => TransferTimeUse::Unknown,
         }
+    }
+}
+
+/// Multiple of the time of a transfer from which the silence after it shows that its program has
+/// nothing to send (a choice, not measured).
+const MIN_SILENCE_FACTOR: f64 = 20.0;
+
+impl TransferTime {
+    /// Returns the limit that the largest use of time shows where `found` explains none of it:
+    /// timers, or a window that was closed, that took most of the transfer.
+    pub(crate) fn decide(&self, found: Finding) -> Finding {
+        let of_receiver = matches!(
+            found.limit_kind(),
+            Limit::ReceiveWindow
+                | Limit::ReceiverApplication
+                | Limit::ApplicationWindow
+                | Limit::Cpu
+        );
+        if let Some(closed) = self
+            .share_if_most(TransferTimeUse::WindowClosed)
+            .filter(|_| !of_receiver)
+        {
+            return Finding::new(ReceiverApplicationVerdict::SlowReader, closed)
+                .one_of(&NO_TIME_TO_READ);
+        }
+        // A program that has long had nothing to send, and asks at most whether the other end is
+        // there.
+        if self.share_of(TransferTimeUse::AfterTransfer).get() >= MIN_SILENCE_FACTOR
+            && !found.may_be(Limit::Mtu)
+        {
+            return Finding::always(SenderApplicationVerdict::Idle).one_of(&NO_TIME_TO_WRITE);
+        }
+        let explains_timers =
+            of_receiver || found.limit_kind() == Limit::Loss || found.may_be(Limit::Mtu);
+        self.share_if_most(TransferTimeUse::RetransmissionTimeout)
+            .filter(|_| !explains_timers)
+            .map_or(found, |waited| Finding::new(LossVerdict::Random, waited))
+    }
+
+    /// Returns the share of the transfer's time that one use took, if that was most of it.
+    fn share_if_most(&self, used_for: TransferTimeUse) -> Option<Ratio> {
+        Some(self.share_of(used_for)).filter(|share| share.get() >= MIN_LIMIT_SHARE)
     }
 }

@@ -1,5 +1,8 @@
 //! The remedies that several limits share, and the prediction of each.
 
+pub(crate) mod manual_remedy;
+pub(crate) mod outlook;
+
 use fullpipe_model::improvement::{WindowConstraint, can_tolerate_loss, tolerate_loss};
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::{USUAL_RELAY_RTT, kernel};
@@ -9,10 +12,12 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::remedies::outlook::{longest_of_bbr, usual_of_bbr};
-use crate::remedies::{ChangeOutlook, ManualRemedy};
+use crate::advice::outlook::{longest_of_bbr, usual_of_bbr};
 use crate::signals::SenderView;
 use crate::thresholds::{MAX_STREAMS, NEXT_SIZE_FACTOR};
+
+pub(crate) use manual_remedy::ManualRemedy;
+pub(crate) use outlook::ChangeOutlook;
 
 /// The evidence and the verdict for which remedies are sought.
 pub(crate) struct RemedyAdvice<'a> {
