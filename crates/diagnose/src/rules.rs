@@ -54,7 +54,7 @@ impl Rule {
     }
 }
 
-/// The rules of all views; the first limit is it that nothing speaks against.
+/// The rules of all views. The limit is the first that nothing speaks against.
 const ORDER: &[Rule] = &[
     Packets(device::unscaled_at_sender),
     Packets(black_hole::hardly_anything),
@@ -101,6 +101,7 @@ const ORDER: &[Rule] = &[
     Packets(sender_itself::sends_by_itself),
     Receiver(sender_itself::sender_itself),
 ];
+
 /// Limits that a host sets, or its program. They are also those of a second, which is too short to
 /// show the limit of the path.
 const OF_HOSTS: [fn(&SenderView) -> Option<Finding>; 5] = [
@@ -257,8 +258,8 @@ pub(crate) fn of_path(figures: &SenderView) -> Option<Finding> {
     Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))
 }
 
-/// Returns the same of a capture, which shows no window: how bursts pass the path, and whether its
-/// queue stands, decides against some rules.
+/// Returns the limit of the path that a capture shows, if it held data back for most of the time.
+/// How bursts pass the path, and whether its queue stands, decide against some rules.
 fn find_captured_path_limit(view: &CaptureView) -> Option<Finding> {
     let held = share_of_votes(
         view.figures
@@ -427,6 +428,7 @@ const FIGURES_OF_SNAPSHOTS: [SnapshotFigure; 5] = [
         snapshot.sndbuf.is_some() && snapshot.queued.is_some()
     }),
 ];
+
 /// Figures that only the sender has.
 const SENDER: &str = "the sender's congestion window, its buffer and its pace";
 /// Figures that only the other end has.

@@ -87,7 +87,7 @@ fn left_by(whole: &Finding, evidence: &Evidence) -> f64 {
 const PART_TIME: Span = Span::from_secs(1);
 /// Round trips of such a part, where that is longer.
 const PART_ROUND_TRIPS: u64 = 2;
-/// Largest number of such parts.
+/// Largest number of parts that are judged one after the other.
 const MAX_PARTS: u64 = 600;
 
 /// Returns the limit of each second, or of two round trips where that is longer; of so much time in

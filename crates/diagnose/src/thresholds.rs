@@ -1,4 +1,5 @@
-//! Every threshold of the judgement, in one place, with its unit and its source.
+//! The thresholds of several modules, each with its unit and its source. One of a single module
+//! stands there.
 
 use fullpipe_units::{ByteCount, Span};
 
@@ -74,8 +75,8 @@ pub(crate) const MIN_WINDOW_FILL: f64 = 0.65;
 pub(crate) const CLOCK_TICK: Span = Span::from_millis(1);
 /// Losses of a connection that are enough to compare the rates before them.
 pub(crate) const MIN_EPISODES: usize = 4;
-/// Largest such ratio of a queue, which passes nothing faster than its link (measured: 1.06 to
-/// 1.25).
+/// Largest ratio of the highest rate of a transfer to the median rate before its losses of a queue,
+/// which passes nothing faster than its link (measured: 1.06 to 1.25).
 pub(crate) const NO_BURST_BEFORE_QUEUE: f64 = 1.35;
 /// Round trips in which the start of BBR overflows a queue (simulated: up to 5; 6 and more of
 /// policers).
@@ -84,8 +85,9 @@ pub(crate) const ROUNDS_OF_STARTUP: u64 = 5;
 /// caught up with its rate (simulated: at most 1.03 of paces; 1.2 and more of programs over 10 ms
 /// and more).
 pub(crate) const FASTER_THAN_A_PACE: f64 = 1.2;
-/// The same, from which no send buffer lets it through: a writer that sleeps until a third is free
-/// keeps 0.64 of it full (simulated: at most 1.55 of buffers).
+/// Highest rate over a round trip ÷ the usual one from which no send buffer lets the data through:
+/// a writer that sleeps until a third is free keeps 0.64 of it full (simulated: at most 1.55 of
+/// buffers).
 pub(crate) const FASTER_THAN_A_BUFFER: f64 = 1.6;
 /// Share of the receive buffer in use from which its program reads too slowly.
 pub(crate) const UNREAD_BUFFER_SHARE: f64 = 0.5;

@@ -1,4 +1,5 @@
-//! A sender that holds itself back, by its program, its buffer, a pace or its queue, where packets alone show it.
+//! A sender that holds itself back, by its program, its buffer, a pace or its queue, where packets
+//! alone show it.
 
 use fullpipe_record::{
     ApplicationWindowVerdict, Buffer, CapacityVerdict, LegalVerdict, PacingVerdict,
@@ -26,6 +27,7 @@ const BUFFER_OR_DEVICE: CandidateSet = CandidateSet::new(
     "the queueing discipline of the sender's device (tc -s qdisc), and what waits in its \
      buffer (ss -tnm)",
 );
+
 /// A round trip that brings the same and then nothing.
 const BUFFER_OR_WRITES: CandidateSet = CandidateSet::new(
     &[
@@ -35,6 +37,7 @@ const BUFFER_OR_WRITES: CandidateSet = CandidateSet::new(
     ],
     "what waits in the sender's buffer (ss -tnm)",
 );
+
 /// Data that comes with no relation to round trips.
 const PROGRAM_OR_BUFFER: CandidateSet = CandidateSet::new(
     &[
@@ -44,6 +47,7 @@ const PROGRAM_OR_BUFFER: CandidateSet = CandidateSet::new(
     ],
     "what the sending program waits for, and what waits in its buffer (ss -tnm)",
 );
+
 /// Data that comes evenly.
 const WHOSE_PACE: CandidateSet = CandidateSet::new(
     &[
@@ -54,6 +58,7 @@ const WHOSE_PACE: CandidateSet = CandidateSet::new(
     "the queueing discipline of the sender's device (tc -s qdisc), whether its program sets a \
      pace or a rate",
 );
+
 /// As much in flight at any time, in a capture.
 pub(crate) const BUFFER_OR_PROGRAM: CandidateSet = CandidateSet::new(
     &[
@@ -63,7 +68,8 @@ pub(crate) const BUFFER_OR_PROGRAM: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender, and what waits in its buffer (ss -tnm)",
 );
-/// The same, as acknowledgements come.
+
+/// As much in flight at any time, sent as acknowledgements come.
 const BUFFER_OR_WINDOW: CandidateSet = CandidateSet::new(
     &[
         LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
@@ -74,7 +80,7 @@ const BUFFER_OR_WINDOW: CandidateSet = CandidateSet::new(
      buffer (ss -tnm)",
 );
 
-/// The same, with data that waits at the sender at any time.
+/// As much in flight at any time, with data that waits at the sender throughout.
 pub(crate) const WAITS_IN_HOST: CandidateSet = CandidateSet::new(
     &[
         LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
@@ -85,6 +91,7 @@ pub(crate) const WAITS_IN_HOST: CandidateSet = CandidateSet::new(
     "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
      with its drops (tc -s qdisc)",
 );
+
 /// A sender that sends at times of its own and never pauses.
 const QUEUE_OR_PROGRAM: CandidateSet = CandidateSet::new(
     &[
@@ -94,13 +101,15 @@ const QUEUE_OR_PROGRAM: CandidateSet = CandidateSet::new(
     ],
     "the queueing discipline of the sender's device and its drops, and what its program does",
 );
+
 /// Share of the variance of the arrivals that is left within the phases of a round trip, up to which
 /// they repeat with it (simulated: at most 0.36 of 45 of 50 full send buffers, 0.30 and more of 42
 /// of 50 programs that pause).
 const REPEATED_COURSE: f64 = 0.4;
-/// The same where the arrivals repeat with another time, too, as with parts of a round trip:
-/// clearly with the round trip, and perhaps with both (simulated: at most 0.16 of 54 full send
-/// buffers with such times; 0.18 and more of 38 of 49 programs that pause, 0.1 and more of 41).
+/// Share of the variance that is left within the phases of a round trip where the arrivals repeat
+/// with another time, too, as with parts of a round trip: clearly with the round trip, and perhaps
+/// with both (simulated: at most 0.16 of 54 full send buffers with such times; 0.18 and more of 38
+/// of 49 programs that pause, 0.1 and more of 41).
 const CLEARLY_REPEATED_COURSE: f64 = 0.1;
 const OWN_COURSE: f64 = 0.2;
 /// Share of the variance that round trips leave from which what comes has nothing to do with them
@@ -203,7 +212,8 @@ const MAX_TRAIN_SEGMENTS: u32 = 9;
 /// Share of a train by which the acknowledgements differ from one for each where all trains are the
 /// same (simulated: 0.002 of paces).
 const SAME_TRAINS: f64 = 0.0025;
-/// The same where few trains differ, as a program's may be.
+/// Share of a train by which the acknowledgements differ from one for each where few trains differ,
+/// as a program's may be.
 const NEARLY_SAME_TRAINS: f64 = 0.004;
 /// Acknowledgements for each segment from which not all segments come in pairs or trains (RFC 1122,
 /// 4.2.3.2: one for every second segment; measured of paces: 0.50 but for one in ten).
@@ -425,8 +435,9 @@ impl CaptureView<'_> {
     }
 }
 
-/// The same, up to which a pace held the data back from the first segment on (simulated: at most
-/// 1.012 of paces over round trips of 40 segments and more, from 1.02 of buffers under BBR).
+/// Highest rate over a round trip ÷ the usual one up to which a pace held the data back from the
+/// first segment on (simulated: at most 1.012 of paces over round trips of 40 segments and more,
+/// from 1.02 of buffers under BBR).
 const FASTER_BY_CHANCE: f64 = 1.015;
 /// Shortest round trip over which snapshots show that a program caught up.
 const SHORTEST_TO_CATCH_UP: Span = Span::from_millis(10);
@@ -443,9 +454,10 @@ const LONGER_ROUND_TRIP: f64 = 1.03;
 /// such times are tried (simulated: 0.27 and more of send buffers that do not repeat with the round
 /// trip; measured: 0.6 and more).
 const REPEATED_TIMES: f64 = 0.12;
-/// Times that are tried: programs that pause for less come evenly.
+/// Shortest time that is tried as that of a repeated course: programs that pause for less come
+/// evenly.
 const SHORTEST_PERIOD: Span = Span::from_millis(9);
-/// The longest of them.
+/// Longest time that is tried as that of a repeated course.
 const LONGEST_PERIOD: Span = Span::from_millis(300);
 /// Parts of a round trip between which a time is no round trip: up to the first, and from the second
 /// to the third, as two round trips are one of a window, too.

@@ -43,12 +43,14 @@ pub(crate) struct LossEpisodes {
 const TAIL_OF_A_WINDOW: f64 = 0.1;
 /// Shortest time over which the arrival of segments is a rate.
 const SHORT_RATE_TIME: Span = Span::from_millis(50);
-/// Mean distance from the median of those rates, as a share of it, from which chance makes the
-/// losses (measured: 0.10 to 0.43 of random loss).
+/// Mean distance of the rates before losses from their median, as a share of it, from which chance
+/// makes the losses (measured: 0.10 to 0.43 of random loss).
 const MIN_SPREAD_OF_CHANCE: f64 = 0.12;
-/// Largest such distance of a policer, whose bucket is not always full (measured: 0.04 to 0.10).
+/// Largest mean distance of the rates before losses from their median of a policer, whose bucket is
+/// not always full (measured: 0.04 to 0.10).
 const MAX_SPREAD_OF_POLICER: f64 = 0.105;
-/// Largest such distance of a queue that is too short (measured: 0.00 to 0.04).
+/// Largest mean distance of the rates before losses from their median of a queue that is too short
+/// (measured: 0.00 to 0.04).
 const MAX_SPREAD_OF_QUEUE: f64 = 0.06;
 /// Largest deviation ÷ mean of the times between losses that a device makes at one rate; by chance
 /// they spread like an exponential distribution, by 1.

@@ -18,7 +18,8 @@ pub(crate) fn episodes_in_all(flow: &SenderStream) -> u64 {
     recoveries_of(&flow.whole)
 }
 
-/// Round trips of that time, where they are longer.
+/// Round trips after the first loss of a stream in which a policer may still take what its bucket
+/// let through, where they are longer than that time.
 const ROUND_TRIPS_AFTER_FIRST_LOSS: u64 = 10;
 
 /// Returns the last sample before each recovery of the streams' whole life, but for the first one of
@@ -531,7 +532,8 @@ pub(crate) fn lossy_round_trips(flows: &[SenderStream], round_trip: Span) -> usi
     of_streams.max().unwrap_or(0)
 }
 
-/// Round trips between two such cuts that are in a row: a recovery takes two.
+/// Round trips between two cuts of a window without a queue that are in a row: a recovery takes
+/// two.
 const ROUND_TRIPS_BETWEEN_CUTS: u64 = 4;
 
 /// Returns the number of times in a row that a stream lost several segments and took its window

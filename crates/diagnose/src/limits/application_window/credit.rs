@@ -30,14 +30,17 @@ struct SilenceVotes {
     apart: u32,
 }
 
-/// Least number of snapshots of silence that show what it waits for.
+/// Least number of snapshots of silence that show what a sending program waits for.
 const MIN_CREDIT_VOTES: u32 = 8;
-/// Least number of those where all credit is used nearly always, so that there is little silence.
+/// Least number of snapshots of silence where all credit is used nearly always, so that there is
+/// little silence.
 const FEW_CREDIT_VOTES: u32 = 3;
-/// Share of those in which the last data left when the last message had come (measured: 0.96 and
-/// more with credit; 0 to 0.7 of a program that keeps to a rate, whose peer sends messages too).
+/// Share of the snapshots of silence in which the last data left when the last message had come
+/// (measured: 0.96 and more with credit; 0 to 0.7 of a program that keeps to a rate, whose peer
+/// sends messages too).
 const MIN_FOLLOWING_SHARE: f64 = 0.8;
-/// The same below which data leaves at times of its own.
+/// Share of the snapshots of silence in which data left with a message, below which it leaves at
+/// times of its own.
 const MIN_UNREFUTED_SHARE: f64 = 0.25;
 
 impl SilenceVotes {

@@ -28,6 +28,7 @@ const CREDIT_OR_BUFFER: CandidateSet = CandidateSet::new(
     ],
     "what waits in the sender's buffer (ss -tnm), and the same transfer by another protocol",
 );
+
 /// As much in each round trip, in a capture.
 pub(crate) const GRANTED_OR_BUFFER: CandidateSet = CandidateSet::new(
     &[
@@ -47,6 +48,7 @@ const SSH: [&str; 7] = [
     "sftp",
     "sftp-server",
 ];
+
 /// Programs that ask for parts of files by SFTP, over a channel of SSH.
 const SFTP: [&str; 3] = ["sshfs", "rclone", "psftp"];
 /// Programs whose transfers have the windows of HTTP/2.
@@ -54,6 +56,7 @@ const HTTP2: [&str; 12] = [
     "curl", "nghttp", "h2load", "nginx", "envoy", "haproxy", "caddy", "traefik", "httpd",
     "apache2", "node", "dotnet",
 ];
+
 /// Programs that move files by SMB.
 const SMB: [&str; 3] = ["smbd", "smbclient", "ksmbd"];
 /// Ports of the servers of each.
@@ -226,8 +229,8 @@ fn client_end(evidence: &Evidence) -> At {
     }
 }
 
-/// The same of a window whose size is known: the frames of HTTP/2 and the records of TLS add less
-/// than 3 % to 16 KiB.
+/// Most that is on the way ÷ a window whose size is known: the frames of HTTP/2 and the records of
+/// TLS add less than 3 % to 16 KiB.
 const MAX_FRAMED_WINDOW: f64 = 1.03;
 
 /// Returns true if the `most` that ever was on the way is what a connection of HTTP/2 begins with,

@@ -21,6 +21,7 @@ pub(crate) const ALLOWANCE_OR_POLICER: CandidateSet = CandidateSet::new(
     ],
     "a second transfer after a rest, which has the higher rate again for as many bytes",
 );
+
 /// A rate that fell.
 const ALLOWANCE_OR_SHARED: CandidateSet = CandidateSet::new(
     &[
@@ -129,6 +130,7 @@ pub(crate) const REMEDIES: &[ManualRemedy] = &[
     )
     .at_end(At::Sender),
 ];
+
 /// Higher ÷ lower rate of a transfer from which an allowance was used up; CUBIC keeps 0.7 of its
 /// window after a loss.
 const FALLEN_RATE_FACTOR: f64 = 1.5;

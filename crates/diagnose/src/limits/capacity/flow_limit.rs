@@ -19,7 +19,8 @@ const EACH_OR_SHARED: CandidateSet = CandidateSet::new(
     ],
     "transfers of one connection and of twice as many: whether each keeps its rate",
 );
-/// The same, with losses.
+
+/// Connections that all have one rate, and lose packets.
 const EACH_OR_POLICER: CandidateSet = CandidateSet::new(
     &[
         LegalVerdict::Capacity(CapacityVerdict::PerFlowLimit),
@@ -27,16 +28,19 @@ const EACH_OR_POLICER: CandidateSet = CandidateSet::new(
     ],
     "transfers of one connection and of twice as many: whether each keeps its rate",
 );
+
 /// A single connection at a rate that providers grant one.
 const KNOWN_LIMIT: CandidateSet = CandidateSet::new(
     &[LegalVerdict::Capacity(CapacityVerdict::PerFlowLimit)],
     "a transfer of several connections (-P 4): whether they carry more together",
 );
+
 /// Largest difference between the data of connections, as a share of their median, at which each
 /// has a bound of its own.
 const SAME_RATE_OF_FLOWS: f64 = 0.05;
-/// The same difference where no chance makes them alike (measured of kernels: up to 0.007 of
-/// connections with a bound each, 0.022 and more of those that share a queue).
+/// Largest difference between the data of connections, as a share of their median, where no chance
+/// makes them alike (measured of kernels: up to 0.007 of connections with a bound each, 0.022 and
+/// more of those that share a queue).
 const EQUAL_RATE_OF_FLOWS: f64 = 0.01;
 /// Connections that are policed and carry the same, from which each may have a policer of its own.
 const MIN_POLICED_FLOWS: usize = 3;

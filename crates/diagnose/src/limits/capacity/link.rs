@@ -32,6 +32,7 @@ const FULL_OR_HELD_IN_HOST: CandidateSet = CandidateSet::new(
     ],
     "the rate of the path, and the queueing discipline of the sender's device (tc -s qdisc)",
 );
+
 /// A path that is full, or a shaper of the sending host.
 pub(crate) const FULL_OR_PACED: CandidateSet = CandidateSet::new(
     &[
@@ -40,6 +41,7 @@ pub(crate) const FULL_OR_PACED: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender",
 );
+
 /// Losses in a capture that shows no queue.
 pub(crate) const LOSS_OR_QUEUE: CandidateSet = CandidateSet::new(
     &[
@@ -49,6 +51,7 @@ pub(crate) const LOSS_OR_QUEUE: CandidateSet = CandidateSet::new(
     ],
     "round-trip times under load: a capture at the sender, or one with timestamps",
 );
+
 /// Pauses that seem a part of round trips.
 const PAUSES_OR_CAPTURED_QUEUE: CandidateSet = CandidateSet::new(
     &[
@@ -58,13 +61,14 @@ const PAUSES_OR_CAPTURED_QUEUE: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender, or round-trip times next to the transfer (ping)",
 );
+
 /// A transfer of which the rest may be lost before this place.
 const ENDED_OR_LOST: CandidateSet = CandidateSet::new(
     &[LegalVerdict::Loss(LossVerdict::Random)],
     "a capture at the sender, which shows what it repeats",
 );
 
-/// The same of a sender that seems to hold itself back.
+/// A sender that seems to hold itself back, of which the rest may be lost before this place.
 const HELD_BACK_OR_LOST: CandidateSet = CandidateSet::new(
     &[
         LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
@@ -74,7 +78,8 @@ const HELD_BACK_OR_LOST: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender, which shows what it repeats",
 );
-/// The same where nothing tells what else it is.
+
+/// A limit of the sender whose alternatives a lost rest hides.
 const REPEATED_UNSEEN: CandidateSet =
     CandidateSet::new(&[], "a capture at the sender, which shows what it repeats");
 
@@ -428,8 +433,8 @@ impl CaptureView<'_> {
 /// Time for which data of a stream waits at most in the queues of its own host: a millisecond at
 /// its pace, which is up to twice its rate (`tcp_small_queue_check`, `sk_pacing_shift`).
 const SMALL_QUEUE_TIME: Span = Span::from_millis(3);
-/// Segments of a stream that may wait there in any case: two packets of two segments, by the memory
-/// that they take.
+/// Segments of a stream that may wait in the queues of its own host in any case: two packets of two
+/// segments, by the memory that they take.
 const SMALL_QUEUE_SEGMENTS: u64 = 8;
 
 impl ReceiverView<'_> {

@@ -30,6 +30,7 @@ const AFTER_A_LOSS: CandidateSet = CandidateSet::new(
     ],
     "a longer transfer (-t 60): whether losses come again, and at which window",
 );
+
 /// A window that grows, or the send buffer that the kernel makes larger with it.
 const WINDOW_OR_BUFFER: CandidateSet = CandidateSet::new(
     &[
@@ -38,6 +39,7 @@ const WINDOW_OR_BUFFER: CandidateSet = CandidateSet::new(
     ],
     "the sender's congestion window, and what waits in its buffer (ss -tnmi)",
 );
+
 /// A window that grows back in a capture, which does not show the drops of the sender's queue.
 const LOST_IN_HOST: CandidateSet = CandidateSet::new(
     &[
@@ -59,6 +61,7 @@ const SLOW_GROWTH: CandidateSet = CandidateSet::new(
     ],
     "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor time",
 );
+
 /// Highest rate before a loss ÷ the rate now, from which the loss has made the congestion window
 /// small (CUBIC keeps 0.7).
 const LOWERED_BY_LOSS_FACTOR: f64 = 1.2;
@@ -103,8 +106,8 @@ fn find_growth(figures: &SenderView, held: Ratio) -> Option<Finding> {
     Some(Finding::new(cause?, held))
 }
 
-/// Finds the same, with what may have taken the packets before: a few losses do not show it. Chance
-/// takes no large part of a burst.
+/// Finds a congestion window that neither loss nor a queue holds down now, with what may have taken
+/// packets before: a few losses do not show it. Chance takes no large part of a burst.
 pub(crate) fn find_growth_after_loss(figures: &SenderView, held: Ratio) -> Option<Finding> {
     let found = find_growth(figures, held)?;
     if found.verdict != CongestionWindowVerdict::Recovering.into() {

@@ -19,8 +19,9 @@ const MIN_REORDERED: u64 = 3;
 const MIN_REORDERED_SHARE: f64 = 0.3;
 /// Retransmissions of which some would have arrived already if packets were late, and not lost.
 const MANY_RETRANSMISSIONS: u64 = 20;
-/// Share of them that would (measured: 0.95 of a path that reorders; at most 0.003 of kernels that
-/// counted packets as overtaken while a policer or chance took others).
+/// Share of many retransmissions that would have arrived already if packets were late, and not lost
+/// (measured: 0.95 of a path that reorders; at most 0.003 of kernels that counted packets as
+/// overtaken while a policer or chance took others).
 const MIN_NEEDLESS_OF_REORDERED: f64 = 0.05;
 
 /// Returns true if packets are late and not lost: many of the retransmitted ones had arrived

@@ -28,6 +28,7 @@ const WHOSE_QUEUE: CandidateSet = CandidateSet::new(
     "the drops of the queue of the sender's device (tc -s qdisc), and its congestion window \
      before each loss",
 );
+
 /// Much data out of order, and segments that came twice.
 const LOST_OR_LATE: CandidateSet = CandidateSet::new(
     &[
@@ -37,6 +38,7 @@ const LOST_OR_LATE: CandidateSet = CandidateSet::new(
     ],
     "what the sender sent again, and what of it had arrived already (DSACK)",
 );
+
 /// Losses whose course shows no cause.
 const UNKNOWN_CAUSE: CandidateSet = CandidateSet::new(
     &[
@@ -127,10 +129,11 @@ const FASTER_FACTOR_AFTER_STARTUP: f64 = 1.07;
 /// Unevenness of a course × losses ÷ its time, up to which a device takes them that holds a rate
 /// (simulated, four losses and more: 0.05 to 0.16 of 32 of 38).
 const MAX_DRIFT_OF_DEVICE: f64 = 0.165;
-/// Such a figure of a device that holds a rate whatever the number of losses (simulated: 0.02 to
-/// 0.04 of 11 policers, 0.058 and more of chance).
+/// Unevenness of a course × losses ÷ its time of a device that holds a rate whatever the number of
+/// losses (simulated: 0.02 to 0.04 of 11 policers, 0.058 and more of chance).
 const DRIFT_OF_STEADY_DEVICE: f64 = 0.045;
-/// Such a figure from which chance takes them (0.24 and more of 39 of 40).
+/// Unevenness of a course × losses ÷ its time from which chance takes the packets (simulated: 0.24
+/// and more of 39 of 40).
 const MIN_DRIFT_OF_CHANCE: f64 = 0.23;
 /// Share of the stated bandwidth that data reaches for a round trip where no others use the link
 /// (measured: 0.97 and more; 0.64 to 0.89 next to others).

@@ -89,7 +89,7 @@ const MAX_LOSS_OF_PROBES: f64 = 0.05;
 /// link).
 const MAX_RTT_WITHOUT_QUEUE_UNDER_BBR: f64 = 1.1;
 
-/// Finds the same under BBR, which does not learn the rate but tries again and again to exceed it:
+/// Finds a policer under BBR, which does not learn the rate but tries again and again to exceed it:
 /// a link would queue its probes, a policer discards them.
 fn policed_under_bbr(figures: &SenderView, held: Ratio) -> Option<Finding> {
     let mut round_trips: Vec<Span> = figures

@@ -83,7 +83,7 @@ fn possible_mss(
     Some(known.min()?.saturating_sub(headers))
 }
 
-/// Returns the same as the sending end sees it.
+/// Returns the payload of the largest possible segment, as the sending end knows it.
 pub(crate) fn possible_mss_of_sender(figures: &SenderView) -> Option<ByteCount> {
     possible_mss(
         figures.evidence,

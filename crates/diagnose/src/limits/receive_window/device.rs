@@ -20,6 +20,7 @@ pub(crate) const SCALE_OR_SILENCE: CandidateSet = CandidateSet::new(
     ],
     "the SYN as it left one end and reached the other: a capture of the other end",
 );
+
 /// Windows that never need their scale.
 const SCALE_OR_FIXED_BUFFER: CandidateSet = CandidateSet::new(
     &[
@@ -39,6 +40,7 @@ const UNSEEN_SCALE: CandidateSet = CandidateSet::new(
     ],
     "a capture with the handshake, from both ends",
 );
+
 /// As much in flight as the window holds under a smaller scale.
 const SCALE_OR_BUFFER: CandidateSet = CandidateSet::new(
     &[
@@ -48,6 +50,7 @@ const SCALE_OR_BUFFER: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender, which shows the scale that reaches it",
 );
+
 /// A packet in each round trip that is cut short.
 const LOWERED_OR_RESCALED: CandidateSet = CandidateSet::new(
     &[
@@ -57,6 +60,7 @@ const LOWERED_OR_RESCALED: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender, which shows the windows that reach it",
 );
+
 /// A SYN without the offer to scale windows, captured on its way.
 const NOT_OFFERED_OR_STRIPPED: CandidateSet = CandidateSet::new(
     &[

@@ -33,6 +33,7 @@ const NOT_OFFERED_OR_STRIPPED: CandidateSet = CandidateSet::new(
     ],
     "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other",
 );
+
 /// A window that is full under a scale that no handshake shows.
 const WINDOW_WITHOUT_SCALE: CandidateSet = CandidateSet::new(
     &[
@@ -41,6 +42,7 @@ const WINDOW_WITHOUT_SCALE: CandidateSet = CandidateSet::new(
     ],
     "a capture with the handshake, which shows the scale of the windows",
 );
+
 /// Share of the busy time in which the kernel must count the advertised window as the limit
 /// (`rwnd_limited`).
 const MIN_WINDOW_CLOCK_SHARE: f64 = 0.5;

@@ -26,7 +26,7 @@ pub(crate) const NO_TIME_TO_WRITE: CandidateSet = CandidateSet::new(
      queue of its device",
 )
 .in_views(&[Basis::Capture]);
-/// The same from the receiving end.
+/// A sender that is silent for longer than any window explains, from the receiving end.
 const SILENT_PROGRAM: CandidateSet = CandidateSet::new(
     &[
         LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
@@ -35,6 +35,7 @@ const SILENT_PROGRAM: CandidateSet = CandidateSet::new(
     ],
     "what the sending program waits for, and the processor time that it gets",
 );
+
 /// Pauses of the sender, or round trips so long that they fill the window.
 pub(crate) const PAUSES_OR_WINDOW: CandidateSet = CandidateSet::new(
     &[
@@ -44,6 +45,7 @@ pub(crate) const PAUSES_OR_WINDOW: CandidateSet = CandidateSet::new(
     ],
     "round-trip times next to the transfer (ping), or a capture at the sender",
 );
+
 /// Pauses of the sender, or round trips that a queue makes longer.
 pub(crate) const PAUSES_OR_FULL_PATH: CandidateSet = CandidateSet::new(
     &[
@@ -53,7 +55,8 @@ pub(crate) const PAUSES_OR_FULL_PATH: CandidateSet = CandidateSet::new(
     ],
     "round-trip times next to the transfer (ping), or a capture at the sender",
 );
-/// Share of the snapshots in such silences that shows them.
+
+/// Share of the snapshots in silences that no window explains, from which they are the sender's.
 const MIN_LONG_SILENCES: f64 = 0.05;
 
 /// Finds a sender that is often silent for longer than a round trip, though not for as long as a
@@ -102,7 +105,8 @@ pub(crate) fn find_program(figures: &SenderView) -> Option<Finding> {
     Some(idle_program(figures, held))
 }
 
-/// The same of each quarter of the judged part, where it is the verdict whatever else held.
+/// Share of the time without data in each quarter of the judged part, from which an idle sender is
+/// the verdict whatever else held.
 const MIN_IDLE_SHARE_OF_QUARTER: f64 = 0.05;
 
 /// Returns true if nothing is left to send or on the way again and again, in each quarter of the

@@ -68,8 +68,8 @@ pub(crate) fn higher_rate(advice: &RemedyAdvice) -> Option<Remedy> {
     ))
 }
 
-/// Shares of the data of such a program that came a tenth faster than its rate (simulated: 0.02 to
-/// 0.09; none behind a full link, whoever else uses it).
+/// Shares of the data of a program that caught up with its rate which came a tenth faster than that
+/// (simulated: 0.02 to 0.09; none behind a full link, whoever else uses it).
 const CAUGHT_UP_SHARES: std::ops::RangeInclusive<f64> = 0.01..=0.15;
 /// Share of the round trips since the last loss, most in flight of those with little by that of
 /// those with much, and share of them without a queue, from which a sender has settled: a congestion
