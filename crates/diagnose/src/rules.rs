@@ -150,39 +150,44 @@ const CAUSES: [CauseRule; 11] = [
 ];
 
 /// Returns the limit of a transfer.
-pub(crate) fn find_limit(view: &TransferView, signals: &EvidenceAmount) -> Finding {
+pub(crate) fn find_limit(view: &TransferView, amount: &EvidenceAmount) -> Finding {
     if let Some(end) = view.packets().and_then(|packets| packets.capture.only) {
         return one_way(view, end);
     }
-    let found = ORDER.iter().filter_map(|rule| rule.find(view));
-    let Some(figures) = view.kernel() else {
-        let found = signals.first_possible(found, |found| ceilings_against(view, found));
-        let found = found.unwrap_or_else(|lacking| {
-            let unseen = if view.receiver().is_some() {
-                OTHER_END
-            } else {
-                SENDER
-            };
-            Finding::unknown_limit(vec![lacking.unwrap_or(unseen)])
-        });
-        let found = trace_cause(view, found);
-        return match view.packets() {
-            Some(packets) => packets.with_open_end(found),
-            None => found,
-        };
+    let mut found = ORDER.iter().filter_map(|rule| rule.find(view));
+    if let Some(figures) = view.kernel() {
+        return limit_by_kernel(view, figures, found.next(), amount);
+    }
+    let found = amount.first_possible(found, |found| ceilings_against(view, found));
+    let unseen = if view.receiver().is_some() {
+        OTHER_END
+    } else {
+        SENDER
     };
-    // The order of the kernel's own figures ends in a limit of the busy time, which has its causes
-    // before anything speaks against it.
-    let found = { found }.next();
+    let found =
+        found.unwrap_or_else(|lacking| Finding::unknown_limit(vec![lacking.unwrap_or(unseen)]));
+    let found = trace_cause(view, found);
+    match view.packets() {
+        Some(packets) => packets.with_open_end(found),
+        None => found,
+    }
+}
+
+/// Returns the limit that was `found` in the figures of the sender's kernel. They show one limit,
+/// that of its busy time, whose cause is traced before anything speaks against it.
+fn limit_by_kernel(
+    view: &TransferView,
+    figures: &SenderView,
+    found: Option<Finding>,
+    amount: &EvidenceAmount,
+) -> Finding {
     let found = found.unwrap_or_else(|| Finding::unknown_limit(vec!["samples of the sending end"]));
     let found = trace_cause(view, found);
     let found = allowance::behind_rates(figures, &found).unwrap_or(found);
     let found = slow_reader::beside_window_of_few_looks(figures, found);
-    let found = open_at_few_looks(figures, found);
-    signals
-        .first_possible(std::iter::once(found), |found| {
-            ceilings_against(view, found)
-        })
+    let found = std::iter::once(open_at_few_looks(figures, found));
+    amount
+        .first_possible(found, |found| ceilings_against(view, found))
         .unwrap_or_else(|lacking| Finding::unknown_limit(lacking.into_iter().collect()))
 }
 
@@ -205,12 +210,6 @@ fn busy_or_idle(figures: &SenderView) -> Option<Finding> {
     let idle = figures
         .idle_share()
         .filter(|idle| idle.get() > MIN_IDLE_SHARE);
-    let is_of_path = |found: &Finding| {
-        matches!(
-            found.limit_kind(),
-            Limit::Capacity | Limit::Loss | Limit::CongestionWindow
-        )
-    };
     Some(
         match (of_hosts(figures).or_else(|| of_path(figures)), idle) {
             (Some(found), Some(idle))
@@ -224,6 +223,13 @@ fn busy_or_idle(figures: &SenderView) -> Option<Finding> {
             (None, Some(idle)) => idle::idle_program(figures, idle),
             (None, None) => Finding::unknown_limit(missing_figures(figures)),
         },
+    )
+}
+
+fn is_of_path(found: &Finding) -> bool {
+    matches!(
+        found.limit_kind(),
+        Limit::Capacity | Limit::Loss | Limit::CongestionWindow
     )
 }
 
@@ -246,14 +252,8 @@ fn of_hosts(figures: &SenderView) -> Option<Finding> {
 
 /// Returns the limit that held the congestion window or the pace, if one of them held data back for
 /// most of the time.
-pub(crate) fn of_path(figures: &SenderView) -> Option<Finding> {
-    let clocks = receive_window::clocks_say_window(figures);
-    let held = share_of_votes(
-        figures
-            .snapshots()
-            .map(|snapshot| snapshot.held_by_path(clocks)),
-    )
-    .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+fn of_path(figures: &SenderView) -> Option<Finding> {
+    let held = share_held_by_path(figures, receive_window::clocks_say_window(figures))?;
     let found = OF_PATH.iter().find_map(|(_, rule)| rule(figures, held));
     Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))
 }
@@ -261,12 +261,7 @@ pub(crate) fn of_path(figures: &SenderView) -> Option<Finding> {
 /// Returns the limit of the path that a capture shows, if it held data back for most of the time.
 /// How bursts pass the path, and whether its queue stands, decide against some rules.
 fn find_captured_path_limit(view: &CaptureView) -> Option<Finding> {
-    let held = share_of_votes(
-        view.figures
-            .snapshots()
-            .map(|snapshot| snapshot.held_by_path(false)),
-    )
-    .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
+    let held = share_held_by_path(view.figures, false)?;
     let found = if view.fills_path() {
         Finding::new(CapacityVerdict::Link, held)
     } else {
@@ -297,6 +292,14 @@ fn find_captured_path_limit(view: &CaptureView) -> Option<Finding> {
     } else {
         view.with_pauses(view.with_shaper(found))
     })
+}
+
+/// Returns the share of the time in which the congestion window or the pace held data back, if that
+/// was most of it.
+fn share_held_by_path(figures: &SenderView, clocks_say_window: bool) -> Option<Ratio> {
+    let snapshots = figures.snapshots();
+    let votes = snapshots.map(|snapshot| snapshot.held_by_path(clocks_say_window));
+    share_of_votes(votes).filter(|share| share.get() >= MIN_LIMIT_SHARE)
 }
 
 fn unexplained_limit(figures: &SenderView, held: Ratio) -> Finding {

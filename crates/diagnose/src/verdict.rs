@@ -31,9 +31,9 @@ use crate::transfer_time::TransferTime;
 /// what is lacking. Counters of hosts without a connection give candidates alone.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
     let view = TransferView::from_evidence(evidence);
-    let signals = EvidenceAmount::from_view(&view);
+    let amount = EvidenceAmount::from_view(&view);
     let time = TransferTime::from_view(&view);
-    let (finding, credit) = judge_view(&view, &signals, &time);
+    let (finding, credit) = judge_view(&view, &amount, &time);
     let ceilings = view_ceilings(&view, &finding, credit);
     let (others, of_the_time) = if view.sender().is_none() || evidence.few_looks() == Some(1) {
         (Vec::new(), Ratio::ZERO)
@@ -52,9 +52,9 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
         cause: finding.verdict.limit_cause(),
         at: finding.verdict.limit_place(),
         share: Ratio::new(finding.share.get().min(1.0)),
-        confidence: confidence(&finding, &signals),
+        confidence: confidence(&finding, &amount),
         sentence: verdict_sentence(&view, &finding),
-        runner_up: runner_up((kind, signals.rate), &once_lifted, &others, of_the_time),
+        runner_up: runner_up((kind, amount.rate), &once_lifted, &others, of_the_time),
         evidence: shown_rows(&view, &finding),
         ceilings,
         others,
@@ -70,10 +70,10 @@ pub fn diagnose(evidence: &Evidence) -> Verdict {
 /// Returns the limit of a transfer, and the credit of its programs.
 fn judge_view(
     view: &TransferView,
-    signals: &EvidenceAmount,
+    amount: &EvidenceAmount,
     time: &TransferTime,
 ) -> (Finding, Option<ProgramCredit>) {
-    let found = find_limit(view, signals);
+    let found = find_limit(view, amount);
     let (found, credit) = match &view.end {
         SeenEnd::Sender(figures) => {
             let found = slow_reader::behind_limit_of_path(figures, &found).unwrap_or(found);
@@ -110,7 +110,7 @@ fn verdict_sentence(view: &TransferView, finding: &Finding) -> String {
     }
 }
 
-pub(crate) fn other_end_would_show(view: &TransferView, finding: &Finding) -> Option<&'static str> {
+fn other_end_would_show(view: &TransferView, finding: &Finding) -> Option<&'static str> {
     match view.basis() {
         Basis::Receiver => Some(OTHER_END),
         Basis::Sender => limits::limit_text(finding.verdict).other_end_would_show(),
@@ -119,7 +119,7 @@ pub(crate) fn other_end_would_show(view: &TransferView, finding: &Finding) -> Op
 }
 
 /// Returns the figures that decided, by the names that they have on the screen.
-pub(crate) fn shown_rows(view: &TransferView, finding: &Finding) -> BTreeMap<String, String> {
+fn shown_rows(view: &TransferView, finding: &Finding) -> BTreeMap<String, String> {
     let rows = match &view.end {
         SeenEnd::Sender(figures) => shown_figures(figures, finding),
         SeenEnd::Receiver(arrivals) => arrivals.shown_figures(),
