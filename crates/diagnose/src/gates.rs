@@ -6,7 +6,7 @@ use fullpipe_record::{At, LegalVerdict, Limit, MtuVerdict};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::finding::Finding;
-use crate::runner_up::is_of_a_rule;
+use crate::runner_up;
 use crate::signals::{ReceiverView, SeenEnd, SenderView, TransferView};
 
 /// Amount of the evidence, and what it rules out.
@@ -91,8 +91,8 @@ impl EvidenceAmount {
     /// where nothing speaks against it.
     fn contradiction(&self, found: &Finding, ceiling: Option<BitRate>) -> Option<&'static str> {
         // What a device changes may be seen before it does.
-        let is_of_a_size =
-            is_of_a_rule(found.limit_kind()) && found.verdict.limit_place() != At::Middlebox;
+        let is_of_a_size = runner_up::is_of_a_rule(found.limit_kind())
+            && found.verdict.limit_place() != At::Middlebox;
         let ceiling = ceiling.filter(|_| is_of_a_size);
         let is_black_hole = found.verdict == LegalVerdict::from(MtuVerdict::BlackHole);
         match () {

@@ -101,7 +101,6 @@ const ORDER: &[Rule] = &[
     Packets(sender_itself::sends_by_itself),
     Receiver(sender_itself::sender_itself),
 ];
-
 /// Limits that a host sets, or its program. They are also those of a second, which is too short to
 /// show the limit of the path.
 const OF_HOSTS: [fn(&SenderView) -> Option<Finding>; 5] = [
@@ -252,7 +251,7 @@ fn of_hosts(figures: &SenderView) -> Option<Finding> {
 
 /// Returns the limit that held the congestion window or the pace, if one of them held data back for
 /// most of the time.
-fn of_path(figures: &SenderView) -> Option<Finding> {
+pub(crate) fn of_path(figures: &SenderView) -> Option<Finding> {
     let held = share_held_by_path(figures, receive_window::clocks_say_window(figures))?;
     let found = OF_PATH.iter().find_map(|(_, rule)| rule(figures, held));
     Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))
@@ -431,7 +430,6 @@ const FIGURES_OF_SNAPSHOTS: [SnapshotFigure; 5] = [
         snapshot.sndbuf.is_some() && snapshot.queued.is_some()
     }),
 ];
-
 /// Figures that only the sender has.
 const SENDER: &str = "the sender's congestion window, its buffer and its pace";
 /// Figures that only the other end has.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Cause, Limit, OtherLimit, RunnerUp};
 use fullpipe_units::{BitRate, Ratio, Span};
 
+use crate::signals::time_ratio;
+
 /// Returns the limit closest to `kind`, which leaves the rate `rate`: by `ceilings`, or else by the
 /// time in which it held, of which `kind` had the share `of_the_time`.
 pub(crate) fn runner_up(
@@ -25,11 +27,7 @@ pub(crate) fn once_lifted(
     ceilings: &BTreeMap<Limit, BitRate>,
 ) -> BTreeMap<Limit, BitRate> {
     let queued = loaded.zip(idle).filter(|_| kind == Limit::Capacity);
-    let longer = queued.map_or(1.0, |(rtt, idle)| {
-        Ratio::from_quotient(rtt.as_secs_f64(), idle.as_secs_f64())
-            .get()
-            .max(1.0)
-    });
+    let longer = queued.map_or(1.0, |(rtt, idle)| time_ratio(rtt, idle).get().max(1.0));
     let mut lifted = ceilings.clone();
     for (kind, rate) in &mut lifted {
         if is_of_a_rule(*kind) {

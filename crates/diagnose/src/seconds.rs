@@ -8,7 +8,7 @@ use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::finding::Finding;
 use crate::rules::limit_of_part;
-use crate::signals::{SenderView, TransferView};
+use crate::signals::{SenderView, TransferView, time_ratio};
 
 /// Share of the time from which another limit is worth reporting.
 const MIN_OTHER_SHARE: f64 = 0.15;
@@ -77,10 +77,7 @@ fn left_by(whole: &Finding, evidence: &Evidence) -> f64 {
         .max()
         .unwrap_or_default();
     let judged = evidence.steady.map_or(end, |steady| steady.duration);
-    1.0 - whole.share.get().min(1.0)
-        * Ratio::from_quotient(judged.as_secs_f64(), end.as_secs_f64())
-            .get()
-            .min(1.0)
+    1.0 - whole.share.get().min(1.0) * time_ratio(judged, end).get().min(1.0)
 }
 
 /// Length of the parts in which a transfer is judged one after the other.

@@ -13,7 +13,9 @@ use crate::limits::receiver_application::slow_reader::NO_TIME_TO_READ;
 use crate::limits::send_buffer::buffer_is_full;
 use crate::limits::sender_application::idle::NO_TIME_TO_WRITE;
 use crate::signals::snapshot::{own_window, received_bytes};
-use crate::signals::{JudgedSample, ReceiverView, SeenEnd, SenderStream, SenderView, TransferView};
+use crate::signals::{
+    JudgedSample, ReceiverView, SeenEnd, SenderStream, SenderView, TransferView, time_ratio,
+};
 use crate::thresholds::{
     INFLATED_RTT_FACTOR, MIN_LIMIT_SHARE, MIN_RETRANSMISSION_TIMEOUT, MIN_WINDOW_FILL,
     REGROWN_WINDOW_FACTOR, SILENCE_ROUND_TRIPS, TICK_TOLERANCE, UNREAD_BUFFER_SHARE,
@@ -125,10 +127,7 @@ impl TransferTime {
 
     /// Returns the share of the transfer's time that one use took.
     fn share_of(&self, used_for: TransferTimeUse) -> Ratio {
-        Ratio::from_quotient(
-            self.time_of(used_for).as_secs_f64(),
-            self.in_transfer().as_secs_f64(),
-        )
+        time_ratio(self.time_of(used_for), self.in_transfer())
     }
 
     /// Returns each use with its time, the longest first; without those that are too short to be

@@ -110,7 +110,7 @@ fn verdict_sentence(view: &TransferView, finding: &Finding) -> String {
     }
 }
 
-fn other_end_would_show(view: &TransferView, finding: &Finding) -> Option<&'static str> {
+pub(crate) fn other_end_would_show(view: &TransferView, finding: &Finding) -> Option<&'static str> {
     match view.basis() {
         Basis::Receiver => Some(OTHER_END),
         Basis::Sender => limits::limit_text(finding.verdict).other_end_would_show(),
@@ -119,7 +119,7 @@ fn other_end_would_show(view: &TransferView, finding: &Finding) -> Option<&'stat
 }
 
 /// Returns the figures that decided, by the names that they have on the screen.
-fn shown_rows(view: &TransferView, finding: &Finding) -> BTreeMap<String, String> {
+pub(crate) fn shown_rows(view: &TransferView, finding: &Finding) -> BTreeMap<String, String> {
     let rows = match &view.end {
         SeenEnd::Sender(figures) => shown_figures(figures, finding),
         SeenEnd::Receiver(arrivals) => arrivals.shown_figures(),

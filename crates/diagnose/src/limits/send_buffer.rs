@@ -9,7 +9,9 @@ use crate::advice::RemedyAdvice;
 use crate::finding::Finding;
 use crate::limits::LimitText;
 use crate::limits::sender_itself::WAITS_IN_HOST;
-use crate::signals::{CaptureView, ReceiverView, Row, SenderStream, SenderView, share_of_votes};
+use crate::signals::{
+    CaptureView, ReceiverView, Row, SenderStream, SenderView, share_of_votes, size_ratio,
+};
 use crate::text::{self, rate_clause, size_text};
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_LIMIT_SHARE};
 
@@ -118,9 +120,10 @@ pub(crate) fn buffer_is_full(figures: &SenderView, flow: &SenderStream) -> Optio
 
 /// Returns the shares of a stream's buffer that were in use, the smallest first.
 fn used_shares(flow: &SenderStream) -> Vec<f64> {
-    let used = flow.snapshots.iter().filter_map(|snapshot| {
-        Some(Ratio::from_quotient(snapshot.queued?.as_f64(), snapshot.sndbuf?.as_f64()).get())
-    });
+    let used = flow
+        .snapshots
+        .iter()
+        .filter_map(|snapshot| Some(size_ratio(snapshot.queued?, snapshot.sndbuf?).get()));
     let mut used: Vec<f64> = used.collect();
     used.sort_by(f64::total_cmp);
     used
@@ -155,11 +158,7 @@ pub(crate) fn mean_fill(figures: &SenderView) -> Option<Ratio> {
         figures.mean_size(|snapshot| snapshot.queued)?,
         figures.mean_size(|snapshot| snapshot.sndbuf)?,
     );
-    Some(Ratio::new(
-        Ratio::from_quotient(queued.as_f64(), size.as_f64())
-            .get()
-            .min(1.0),
-    ))
+    Some(Ratio::new(size_ratio(queued, size).get().min(1.0)))
 }
 
 /// Returns the rate that buffers which are full leave, all streams together.

@@ -27,7 +27,6 @@ const BUFFER_OR_DEVICE: CandidateSet = CandidateSet::new(
     "the queueing discipline of the sender's device (tc -s qdisc), and what waits in its \
      buffer (ss -tnm)",
 );
-
 /// A round trip that brings the same and then nothing.
 const BUFFER_OR_WRITES: CandidateSet = CandidateSet::new(
     &[
@@ -37,7 +36,6 @@ const BUFFER_OR_WRITES: CandidateSet = CandidateSet::new(
     ],
     "what waits in the sender's buffer (ss -tnm)",
 );
-
 /// Data that comes with no relation to round trips.
 const PROGRAM_OR_BUFFER: CandidateSet = CandidateSet::new(
     &[
@@ -58,7 +56,6 @@ const WHOSE_PACE: CandidateSet = CandidateSet::new(
     "the queueing discipline of the sender's device (tc -s qdisc), whether its program sets a \
      pace or a rate",
 );
-
 /// As much in flight at any time, in a capture.
 pub(crate) const BUFFER_OR_PROGRAM: CandidateSet = CandidateSet::new(
     &[
@@ -91,7 +88,6 @@ pub(crate) const WAITS_IN_HOST: CandidateSet = CandidateSet::new(
     "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
      with its drops (tc -s qdisc)",
 );
-
 /// A sender that sends at times of its own and never pauses.
 const QUEUE_OR_PROGRAM: CandidateSet = CandidateSet::new(
     &[
@@ -101,7 +97,6 @@ const QUEUE_OR_PROGRAM: CandidateSet = CandidateSet::new(
     ],
     "the queueing discipline of the sender's device and its drops, and what its program does",
 );
-
 /// Share of the variance of the arrivals that is left within the phases of a round trip, up to which
 /// they repeat with it (simulated: at most 0.36 of 45 of 50 full send buffers, 0.30 and more of 42
 /// of 50 programs that pause).

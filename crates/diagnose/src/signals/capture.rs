@@ -3,7 +3,7 @@
 use fullpipe_record::{At, BurstRate, CaptureEvidence};
 use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
-use crate::signals::{SenderView, share_of_votes};
+use crate::signals::{SenderView, share_of_votes, size_ratio};
 use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_SHARE_OF_FULL_BUFFER};
 
 /// A transfer as a capture shows it.
@@ -186,13 +186,7 @@ impl CaptureView<'_> {
     /// Returns the least bytes in flight for nine tenths of the time, as a share of the most that
     /// is usually in flight.
     pub(crate) fn flight_plateau(&self) -> Option<f64> {
-        Some(
-            Ratio::from_quotient(
-                self.in_flight(10)?.as_f64(),
-                self.usual_most_in_flight()?.as_f64(),
-            )
-            .get(),
-        )
+        Some(size_ratio(self.in_flight(10)?, self.usual_most_in_flight()?).get())
     }
 
     /// Returns the most that is usually in flight.

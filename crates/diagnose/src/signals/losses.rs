@@ -4,7 +4,7 @@ use fullpipe_record::{CongestionState, Sample};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::signals::spread::relative_deviation;
-use crate::signals::{JudgedSample, SenderStream};
+use crate::signals::{JudgedSample, SenderStream, time_ratio};
 use crate::thresholds::{MIN_BURST_SHARE, MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
 
 /// Returns the number of recoveries of a stream in its judged part, as far as the samples show
@@ -237,7 +237,7 @@ fn rises_before_loss(flow: &SenderStream) -> Vec<f64> {
     grown_before_loss(flow)
         .into_iter()
         .filter_map(|before| before.sample.tcp.rtt)
-        .map(|rtt| Ratio::from_quotient(rtt.as_secs_f64(), low.as_secs_f64()).get())
+        .map(|rtt| time_ratio(rtt, *low).get())
         .collect()
 }
 

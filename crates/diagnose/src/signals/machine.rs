@@ -4,7 +4,7 @@ use fullpipe_record::{DeviceReport, Evidence, Limit, Machine};
 use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
 
 use crate::finding::Finding;
-use crate::signals::{Row, SenderView};
+use crate::signals::{Row, SenderView, time_ratio};
 use crate::thresholds::{MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE};
 
 /// Share of the time spent on reading or writing a file from which the file is the limit.
@@ -133,10 +133,7 @@ pub(crate) fn dropped_out(device: &DeviceReport) -> u64 {
 /// not say.
 pub(crate) fn pressure_share(machine: &Machine) -> Option<Ratio> {
     let stack = machine.network.filter(|stack| stack.sampled > Span::ZERO)?;
-    Some(Ratio::from_quotient(
-        stack.under_memory_pressure.as_secs_f64(),
-        stack.sampled.as_secs_f64(),
-    ))
+    Some(time_ratio(stack.under_memory_pressure, stack.sampled))
 }
 
 /// Returns what all TCP sockets of a host held, and from where on it saves memory, as

@@ -19,7 +19,9 @@ pub(crate) use arrival_course::ArrivalCourse;
 pub(crate) use arrivals::ReceiverView;
 pub(crate) use capture::CaptureView;
 pub(crate) use loss_episodes::LossEpisodes;
-pub(crate) use sender::{RetransmittedSegments, SenderView, share_of_votes};
+pub(crate) use sender::{
+    RetransmittedSegments, SenderView, share_of_votes, size_ratio, time_ratio,
+};
 pub(crate) use snapshot::JudgedSample;
 pub(crate) use stream::SenderStream;
 pub(crate) use view::{SeenEnd, TransferView};

@@ -96,6 +96,11 @@ impl<'a> SenderView<'a> {
         self.flows.iter().flat_map(|flow| &flow.snapshots)
     }
 
+    /// The kernel's figures in the judged samples of all streams.
+    pub(crate) fn tcp(&self) -> impl Iterator<Item = &TcpInfo> {
+        self.snapshots().map(|snapshot| &snapshot.sample.tcp)
+    }
+
     /// The rate that the sending program was asked for, all streams together.
     pub(crate) fn offered_rate(&self) -> Option<BitRate> {
         Some(
@@ -156,10 +161,7 @@ impl<'a> SenderView<'a> {
             Some(busy) => {
                 let elapsed: Span = self.flows.iter().map(SenderStream::judged_duration).sum();
                 let idle = elapsed.saturating_sub(Span::from_nanos(busy));
-                Some(Ratio::from_quotient(
-                    idle.as_secs_f64(),
-                    elapsed.as_secs_f64(),
-                ))
+                Some(time_ratio(idle, elapsed))
             }
             None => share_of_votes(
                 self.snapshots()
@@ -236,17 +238,13 @@ impl<'a> SenderView<'a> {
 
     /// Returns the MTU of the path, as the kernel knows it.
     pub(crate) fn path_mtu(&self) -> Option<ByteCount> {
-        let known = self
-            .snapshots()
-            .filter_map(|snapshot| snapshot.sample.tcp.path_mtu);
+        let known = self.tcp().filter_map(|tcp| tcp.path_mtu);
         known.max()
     }
 
     /// Returns true if segments carry timestamps, as they do where nothing says otherwise.
     pub(crate) fn has_timestamps(&self) -> bool {
-        self.snapshots()
-            .find_map(|snapshot| snapshot.sample.tcp.timestamps)
-            .unwrap_or(true)
+        self.tcp().find_map(|tcp| tcp.timestamps).unwrap_or(true)
     }
 
     /// Returns true if anything was ever retransmitted, the ramp included.
@@ -306,6 +304,16 @@ pub(crate) fn share_of_votes(votes: impl Iterator<Item = Option<bool>>) -> Optio
         yes += u32::from(vote);
     }
     (said > 0).then(|| Ratio::from_quotient(f64::from(yes), f64::from(said)))
+}
+
+/// Returns `part` ÷ `whole`.
+pub(crate) fn time_ratio(part: Span, whole: Span) -> Ratio {
+    Ratio::from_quotient(part.as_secs_f64(), whole.as_secs_f64())
+}
+
+/// Returns `part` ÷ `whole`.
+pub(crate) fn size_ratio(part: ByteCount, whole: ByteCount) -> Ratio {
+    Ratio::from_quotient(part.as_f64(), whole.as_f64())
 }
 
 /// Mean of some sizes; `None` where there are none.

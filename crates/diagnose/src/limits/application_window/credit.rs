@@ -5,7 +5,9 @@ use fullpipe_record::{Evidence, Sample, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::signals::arrivals::growth_in_flow;
-use crate::signals::{JudgedSample, ReceiverView, SenderStream, SenderView, share_of_votes};
+use crate::signals::{
+    JudgedSample, ReceiverView, SenderStream, SenderView, share_of_votes, time_ratio,
+};
 use crate::thresholds::{MIN_CHANNEL_FILL, MIN_LIMIT_SHARE, TICK_TOLERANCE};
 
 /// Credit that holds a transfer back.
@@ -210,7 +212,7 @@ fn received_count(tcp: &TcpInfo) -> Option<u64> {
 const MIN_CREDIT_MESSAGES: f64 = 0.6;
 
 fn are_enough(messages: u64, time: Span, rtt: Span) -> bool {
-    let rounds = Ratio::from_quotient(time.as_secs_f64(), rtt.as_secs_f64()).get();
+    let rounds = time_ratio(time, rtt).get();
     rounds > 0.0 && messages as f64 >= rounds * MIN_CREDIT_MESSAGES
 }
 

@@ -28,7 +28,6 @@ const CREDIT_OR_BUFFER: CandidateSet = CandidateSet::new(
     ],
     "what waits in the sender's buffer (ss -tnm), and the same transfer by another protocol",
 );
-
 /// As much in each round trip, in a capture.
 pub(crate) const GRANTED_OR_BUFFER: CandidateSet = CandidateSet::new(
     &[
@@ -48,7 +47,6 @@ const SSH: [&str; 7] = [
     "sftp",
     "sftp-server",
 ];
-
 /// Programs that ask for parts of files by SFTP, over a channel of SSH.
 const SFTP: [&str; 3] = ["sshfs", "rclone", "psftp"];
 /// Programs whose transfers have the windows of HTTP/2.
@@ -56,7 +54,6 @@ const HTTP2: [&str; 12] = [
     "curl", "nghttp", "h2load", "nginx", "envoy", "haproxy", "caddy", "traefik", "httpd",
     "apache2", "node", "dotnet",
 ];
-
 /// Programs that move files by SMB.
 const SMB: [&str; 3] = ["smbd", "smbclient", "ksmbd"];
 /// Ports of the servers of each.

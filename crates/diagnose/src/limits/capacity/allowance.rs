@@ -10,7 +10,7 @@ use crate::advice::ManualRemedy;
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::capacity::{flow_limit, link};
 use crate::signals::path::{rtt_is_inflated_over, stated_capacity};
-use crate::signals::{ReceiverView, SenderView, losses};
+use crate::signals::{ReceiverView, SenderView, losses, time_ratio};
 use crate::thresholds::{MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
 
 /// A rate that fell, and is held down by losses.
@@ -21,7 +21,6 @@ pub(crate) const ALLOWANCE_OR_POLICER: CandidateSet = CandidateSet::new(
     ],
     "a second transfer after a rest, which has the higher rate again for as many bytes",
 );
-
 /// A rate that fell.
 const ALLOWANCE_OR_SHARED: CandidateSet = CandidateSet::new(
     &[
@@ -87,7 +86,7 @@ impl FallenRate {
             passed: progress.mean_rate(Span::ZERO, at).bytes_in(at),
             before: median_rate(&steps.rates[begin..fall]),
             after: median_rate(&steps.rates[fall..]),
-            share: Ratio::from_quotient(end.saturating_sub(at).as_secs_f64(), end.as_secs_f64()),
+            share: time_ratio(end.saturating_sub(at), end),
         };
         Some((fallen, grows(&steps.rates[fall..])))
     }
@@ -130,7 +129,6 @@ pub(crate) const REMEDIES: &[ManualRemedy] = &[
     )
     .at_end(At::Sender),
 ];
-
 /// Higher ÷ lower rate of a transfer from which an allowance was used up; CUBIC keeps 0.7 of its
 /// window after a loss.
 const FALLEN_RATE_FACTOR: f64 = 1.5;

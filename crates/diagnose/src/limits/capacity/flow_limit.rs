@@ -19,7 +19,6 @@ const EACH_OR_SHARED: CandidateSet = CandidateSet::new(
     ],
     "transfers of one connection and of twice as many: whether each keeps its rate",
 );
-
 /// Connections that all have one rate, and lose packets.
 const EACH_OR_POLICER: CandidateSet = CandidateSet::new(
     &[
@@ -28,13 +27,11 @@ const EACH_OR_POLICER: CandidateSet = CandidateSet::new(
     ],
     "transfers of one connection and of twice as many: whether each keeps its rate",
 );
-
 /// A single connection at a rate that providers grant one.
 const KNOWN_LIMIT: CandidateSet = CandidateSet::new(
     &[LegalVerdict::Capacity(CapacityVerdict::PerFlowLimit)],
     "a transfer of several connections (-P 4): whether they carry more together",
 );
-
 /// Largest difference between the data of connections, as a share of their median, at which each
 /// has a bound of its own.
 const SAME_RATE_OF_FLOWS: f64 = 0.05;

@@ -32,7 +32,6 @@ const FULL_OR_HELD_IN_HOST: CandidateSet = CandidateSet::new(
     ],
     "the rate of the path, and the queueing discipline of the sender's device (tc -s qdisc)",
 );
-
 /// A path that is full, or a shaper of the sending host.
 pub(crate) const FULL_OR_PACED: CandidateSet = CandidateSet::new(
     &[
@@ -41,7 +40,6 @@ pub(crate) const FULL_OR_PACED: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender",
 );
-
 /// Losses in a capture that shows no queue.
 pub(crate) const LOSS_OR_QUEUE: CandidateSet = CandidateSet::new(
     &[
@@ -51,7 +49,6 @@ pub(crate) const LOSS_OR_QUEUE: CandidateSet = CandidateSet::new(
     ],
     "round-trip times under load: a capture at the sender, or one with timestamps",
 );
-
 /// Pauses that seem a part of round trips.
 const PAUSES_OR_CAPTURED_QUEUE: CandidateSet = CandidateSet::new(
     &[
@@ -61,7 +58,6 @@ const PAUSES_OR_CAPTURED_QUEUE: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender, or round-trip times next to the transfer (ping)",
 );
-
 /// A transfer of which the rest may be lost before this place.
 const ENDED_OR_LOST: CandidateSet = CandidateSet::new(
     &[LegalVerdict::Loss(LossVerdict::Random)],
@@ -78,7 +74,6 @@ const HELD_BACK_OR_LOST: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender, which shows what it repeats",
 );
-
 /// A limit of the sender whose alternatives a lost rest hides.
 const REPEATED_UNSEEN: CandidateSet =
     CandidateSet::new(&[], "a capture at the sender, which shows what it repeats");
@@ -171,7 +166,7 @@ fn queue_never_empties(figures: &SenderView) -> Option<bool> {
 /// another rate: what is left of it keeps the bottleneck full. `None` where round trips are not
 /// known.
 fn queue_drains_at_one_rate(figures: &SenderView) -> Option<bool> {
-    let rtts = figures.snapshots().filter_map(|one| one.sample.tcp.rtt);
+    let rtts = figures.tcp().filter_map(|tcp| tcp.rtt);
     let mut rtts: Vec<Span> = rtts.collect();
     rtts.sort_unstable();
     let [low, high] = [1, 19].map(|twentieths| rtts.get(rtts.len() * twentieths / 20).copied());
@@ -181,10 +176,7 @@ fn queue_drains_at_one_rate(figures: &SenderView) -> Option<bool> {
 
 /// Returns the shortest round trip of the judged part, as TCP measured it.
 fn shortest_rtt(figures: &SenderView) -> Option<Span> {
-    figures
-        .snapshots()
-        .filter_map(|snapshot| snapshot.sample.tcp.rtt)
-        .min()
+    figures.tcp().filter_map(|tcp| tcp.rtt).min()
 }
 
 /// Multiple of the rate in the first third up to which the rate of the last third is flat.

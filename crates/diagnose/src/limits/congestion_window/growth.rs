@@ -30,7 +30,6 @@ const AFTER_A_LOSS: CandidateSet = CandidateSet::new(
     ],
     "a longer transfer (-t 60): whether losses come again, and at which window",
 );
-
 /// A window that grows, or the send buffer that the kernel makes larger with it.
 const WINDOW_OR_BUFFER: CandidateSet = CandidateSet::new(
     &[
@@ -61,7 +60,6 @@ const SLOW_GROWTH: CandidateSet = CandidateSet::new(
     ],
     "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor time",
 );
-
 /// Highest rate before a loss ÷ the rate now, from which the loss has made the congestion window
 /// small (CUBIC keeps 0.7).
 const LOWERED_BY_LOSS_FACTOR: f64 = 1.2;

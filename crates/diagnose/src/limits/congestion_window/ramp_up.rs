@@ -13,7 +13,6 @@ const RAMP_OR_LOST: CandidateSet = CandidateSet::new(
     &[LegalVerdict::Loss(LossVerdict::Random)],
     "a capture at the sender, which shows what it repeats",
 );
-
 /// Round trips by which a transfer may take longer than slow start does for its bytes: one for the
 /// request, and one for acknowledgements that are held back.
 const SLOW_START_TOLERANCE: f64 = 2.0;

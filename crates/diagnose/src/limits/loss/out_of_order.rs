@@ -28,7 +28,6 @@ const WHOSE_QUEUE: CandidateSet = CandidateSet::new(
     "the drops of the queue of the sender's device (tc -s qdisc), and its congestion window \
      before each loss",
 );
-
 /// Much data out of order, and segments that came twice.
 const LOST_OR_LATE: CandidateSet = CandidateSet::new(
     &[
@@ -38,7 +37,6 @@ const LOST_OR_LATE: CandidateSet = CandidateSet::new(
     ],
     "what the sender sent again, and what of it had arrived already (DSACK)",
 );
-
 /// Losses whose course shows no cause.
 const UNKNOWN_CAUSE: CandidateSet = CandidateSet::new(
     &[

@@ -92,10 +92,7 @@ const MAX_RTT_WITHOUT_QUEUE_UNDER_BBR: f64 = 1.1;
 /// Finds a policer under BBR, which does not learn the rate but tries again and again to exceed it:
 /// a link would queue its probes, a policer discards them.
 fn policed_under_bbr(figures: &SenderView, held: Ratio) -> Option<Finding> {
-    let mut round_trips: Vec<Span> = figures
-        .snapshots()
-        .filter_map(|snapshot| snapshot.sample.tcp.rtt)
-        .collect();
+    let mut round_trips: Vec<Span> = figures.tcp().filter_map(|tcp| tcp.rtt).collect();
     round_trips.sort_unstable();
     let lost = figures.retransmitted_segments()?.segment_share().get();
     // What loses more than its probes exceed the rate by would find a queue at any time.
@@ -175,10 +172,7 @@ const SAME_PACE_FACTOR: f64 = 1.02;
 
 /// Returns true if BBR does not even probe for more than the rate that it found so.
 fn bbr_keeps_to_a_pace(figures: &SenderView) -> bool {
-    let paces: Vec<BitRate> = figures
-        .snapshots()
-        .filter_map(|snapshot| snapshot.sample.tcp.pacing_rate)
-        .collect();
+    let paces: Vec<BitRate> = figures.tcp().filter_map(|tcp| tcp.pacing_rate).collect();
     let [least, most] =
         [paces.iter().min(), paces.iter().max()].map(|pace| pace.copied().unwrap_or_default());
     bbr_knows_the_rate(figures) && most > BitRate::ZERO && most <= least.scale_by(SAME_PACE_FACTOR)

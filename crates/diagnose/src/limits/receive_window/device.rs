@@ -40,7 +40,6 @@ const UNSEEN_SCALE: CandidateSet = CandidateSet::new(
     ],
     "a capture with the handshake, from both ends",
 );
-
 /// As much in flight as the window holds under a smaller scale.
 const SCALE_OR_BUFFER: CandidateSet = CandidateSet::new(
     &[
@@ -50,7 +49,6 @@ const SCALE_OR_BUFFER: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender, which shows the scale that reaches it",
 );
-
 /// A packet in each round trip that is cut short.
 const LOWERED_OR_RESCALED: CandidateSet = CandidateSet::new(
     &[
@@ -60,7 +58,6 @@ const LOWERED_OR_RESCALED: CandidateSet = CandidateSet::new(
     ],
     "a capture at the sender, which shows the windows that reach it",
 );
-
 /// A SYN without the offer to scale windows, captured on its way.
 const NOT_OFFERED_OR_STRIPPED: CandidateSet = CandidateSet::new(
     &[
@@ -130,9 +127,7 @@ pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Findin
 
 fn scale_stripped(figures: &SenderView) -> Option<ReceiveWindowVerdict> {
     let evidence = figures.evidence;
-    let here = figures
-        .snapshots()
-        .find_map(|snapshot| snapshot.sample.tcp.window_scaling)?;
+    let here = figures.tcp().find_map(|tcp| tcp.window_scaling)?;
     let there = evidence
         .receiver_samples
         .iter()
@@ -228,9 +223,7 @@ fn later_samples<'a>(figures: &'a SenderView) -> impl Iterator<Item = &'a Sample
 /// Returns the factor by which the sender takes the receiver's windows for too small; `None` where
 /// both shift alike, or one of them is not seen.
 pub(crate) fn misread_factor(figures: &SenderView) -> Option<u64> {
-    let scales_here = figures
-        .snapshots()
-        .find_map(|snapshot| snapshot.sample.tcp.window_scaling)?;
+    let scales_here = figures.tcp().find_map(|tcp| tcp.window_scaling)?;
     let read = if scales_here { shift_read(figures)? } else { 0 };
     1_u64
         .checked_shl(shift_sent(figures)?.checked_sub(read)?.into())
@@ -280,10 +273,7 @@ const CLAMPED_WINDOW_SHARE: f64 = 0.75;
 /// largest: they are not sampled in the same moment. The last one sent has not arrived yet, and the
 /// first may be of a buffer that the program had not fixed yet.
 fn find_clamped_window(figures: &SenderView) -> Option<ReceiveWindowVerdict> {
-    let arrives = figures
-        .snapshots()
-        .filter_map(|snapshot| snapshot.sample.tcp.snd_wnd)
-        .max()?;
+    let arrives = figures.tcp().filter_map(|tcp| tcp.snd_wnd).max()?;
     let sent_in = figures.judged_period();
     let sent_in =
         [sent_in.0, sent_in.1].map(|end| end.saturating_sub(figures.rtt.unwrap_or_default()));
@@ -306,8 +296,8 @@ fn find_clamped_window(figures: &SenderView) -> Option<ReceiveWindowVerdict> {
 /// which knows no scale.
 fn is_clamped_from_the_first(figures: &SenderView, arrives: ByteCount) -> bool {
     let scale = figures
-        .snapshots()
-        .find_map(|snapshot| snapshot.sample.tcp.snd_wscale)
+        .tcp()
+        .find_map(|tcp| tcp.snd_wscale)
         .filter(|scale| *scale > 0);
     let first = receiver_handshake(figures).and_then(|answer| answer.window);
     let both = first.zip(scale);

@@ -6,7 +6,7 @@ use fullpipe_units::{ByteCount, Ratio};
 
 use crate::finding::{CandidateSet, Finding};
 use crate::limits::receive_window::{device, memory_pressure};
-use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView, syn_quotes};
+use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView, size_ratio, syn_quotes};
 use crate::thresholds::{FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR};
 
 /// A buffer that never grew.
@@ -49,7 +49,7 @@ fn grew_by(flow: &SenderStream) -> Option<f64> {
         .filter_map(|sample| sample.tcp.snd_wnd)
         .collect();
     let (largest, first) = (windows.iter().max()?, windows.first()?);
-    Some(Ratio::from_quotient(largest.as_f64(), first.as_f64()).get())
+    Some(size_ratio(*largest, *first).get())
 }
 
 /// Returns true if the window of a receiver that is not seen, and that a program of others has, was
@@ -97,9 +97,7 @@ fn scaling_is_off(figures: &SenderView) -> bool {
         .into_iter()
         .flatten()
         .any(|settings| !settings.window_scaling);
-    let agreed = figures
-        .snapshots()
-        .find_map(|snapshot| snapshot.sample.tcp.window_scaling);
+    let agreed = figures.tcp().find_map(|tcp| tcp.window_scaling);
     let small = figures
         .snapshots()
         .filter_map(|snapshot| snapshot.window)

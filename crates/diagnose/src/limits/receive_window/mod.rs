@@ -20,7 +20,8 @@ use crate::limits::receiver_application::slow_reader::{self, usual_and_most};
 use crate::limits::sender_application::idle::PAUSES_OR_WINDOW;
 use crate::signals::path::exceeds_the_pipe;
 use crate::signals::{
-    CaptureView, ReceiverView, Row, SenderStream, SenderView, machine, share_of_votes, syn_quotes,
+    CaptureView, ReceiverView, Row, SenderStream, SenderView, machine, share_of_votes, size_ratio,
+    syn_quotes,
 };
 use crate::text::{self, rate_clause, size_text};
 use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_FILL, MIN_WINDOW_USE};
@@ -33,7 +34,6 @@ const NOT_OFFERED_OR_STRIPPED: CandidateSet = CandidateSet::new(
     ],
     "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other",
 );
-
 /// A window that is full under a scale that no handshake shows.
 const WINDOW_WITHOUT_SCALE: CandidateSet = CandidateSet::new(
     &[
@@ -42,7 +42,6 @@ const WINDOW_WITHOUT_SCALE: CandidateSet = CandidateSet::new(
     ],
     "a capture with the handshake, which shows the scale of the windows",
 );
-
 /// Share of the busy time in which the kernel must count the advertised window as the limit
 /// (`rwnd_limited`).
 const MIN_WINDOW_CLOCK_SHARE: f64 = 0.5;
@@ -343,7 +342,7 @@ pub(crate) fn own_window_in_use(arrivals: &ReceiverView) -> Option<Finding> {
         return Some(arrivals.full_path(CapacityVerdict::Link));
     }
     let held = Ratio::new(
-        Ratio::from_quotient(arrivals.rate.bytes_in(rtt).as_f64(), window.as_f64())
+        size_ratio(arrivals.rate.bytes_in(rtt), window)
             .get()
             .min(1.0),
     );

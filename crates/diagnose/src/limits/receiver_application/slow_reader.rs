@@ -244,9 +244,7 @@ const EMPTY_PIPE_SHARE: f64 = 0.5;
 /// Returns true if at the one look that there is both the window and what is in flight are far below
 /// what the path holds at the highest known rate: a full link has at least that in flight.
 fn leaves_pipe_empty_at_look(figures: &SenderView) -> bool {
-    let delivered = figures
-        .snapshots()
-        .filter_map(|one| one.sample.tcp.delivery_rate);
+    let delivered = figures.tcp().filter_map(|tcp| tcp.delivery_rate);
     let rate = path::stated_capacity(figures)
         .into_iter()
         .chain(delivered)

@@ -35,7 +35,6 @@ const SILENT_PROGRAM: CandidateSet = CandidateSet::new(
     ],
     "what the sending program waits for, and the processor time that it gets",
 );
-
 /// Pauses of the sender, or round trips so long that they fill the window.
 pub(crate) const PAUSES_OR_WINDOW: CandidateSet = CandidateSet::new(
     &[
@@ -45,7 +44,6 @@ pub(crate) const PAUSES_OR_WINDOW: CandidateSet = CandidateSet::new(
     ],
     "round-trip times next to the transfer (ping), or a capture at the sender",
 );
-
 /// Pauses of the sender, or round trips that a queue makes longer.
 pub(crate) const PAUSES_OR_FULL_PATH: CandidateSet = CandidateSet::new(
     &[
@@ -55,7 +53,6 @@ pub(crate) const PAUSES_OR_FULL_PATH: CandidateSet = CandidateSet::new(
     ],
     "round-trip times next to the transfer (ping), or a capture at the sender",
 );
-
 /// Share of the snapshots in silences that no window explains, from which they are the sender's.
 const MIN_LONG_SILENCES: f64 = 0.05;
 
