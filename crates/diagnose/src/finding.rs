@@ -50,6 +50,7 @@ impl Finding {
         self.verdict.limit_kind()
     }
 
+    /// Returns true if this is `verdict`.
     pub(crate) fn is(&self, verdict: impl Into<LegalVerdict>) -> bool {
         self.verdict == verdict.into()
     }

@@ -21,7 +21,7 @@ impl ManualRemedy {
         }
     }
 
-    /// Returns the same at another end.
+    /// Returns this remedy at another end than the one that has the limit.
     pub(crate) const fn at_end(self, at: At) -> Self {
         Self {
             at: Some(at),

@@ -25,12 +25,13 @@ pub(crate) trait LimitText {
     /// Returns one plain sentence with the figures that matter, for readers who are new to TCP.
     fn sentence(&self, figures: &SenderView, finding: &Finding) -> String;
 
-    /// Returns the same of a capture, where that shows the limit by other figures than the hosts do.
+    /// Returns the sentence on a capture, where that shows the limit by other figures than the hosts
+    /// do.
     fn captured_sentence(&self, _view: &CaptureView, _finding: &Finding) -> Option<String> {
         None
     }
 
-    /// Returns the same of a transfer of which the receiving end alone was seen.
+    /// Returns the sentence on a transfer of which the receiving end alone was seen.
     fn received_sentence(&self, arrivals: &ReceiverView, finding: &Finding) -> String;
 
     /// Returns the figures that decided.
