@@ -102,6 +102,34 @@ impl CandidateSet {
     }
 }
 
+/// The verdicts of each limit, by its name.
+pub(crate) mod causes {
+    pub(crate) use fullpipe_record::{
+        CapacityVerdict as Capacity, CongestionWindowVerdict as CongestionWindow,
+        CpuVerdict as Cpu, LossVerdict as Loss, MtuVerdict as Mtu, PacingVerdict as Pacing,
+        ReceiveWindowVerdict as ReceiveWindow, ReceiverApplicationVerdict as ReceiverApplication,
+        SendBufferVerdict as SendBuffer, SenderApplicationVerdict as SenderApplication,
+    };
+}
+
+/// Declares sets of verdicts that a view cannot distinguish, each as `Limit Cause`, with what would
+/// show which is right; `in` some views where others show more.
+macro_rules! candidate_sets {
+    ($(
+        $(#[$about:meta])*
+        $visible:vis $name:ident: [$($limit:ident $cause:ident),*] $(in [$($view:ident),+])?,
+            $would_distinguish:literal;
+    )+) => {$(
+        $(#[$about])*
+        $visible const $name: $crate::finding::CandidateSet = $crate::finding::CandidateSet::new(
+            &[$(fullpipe_record::LegalVerdict::$limit($crate::finding::causes::$limit::$cause)),*],
+            $would_distinguish,
+        )$(.in_views(&[$(fullpipe_record::Basis::$view),+]))?;
+    )+};
+}
+
+pub(crate) use candidate_sets;
+
 /// Returns true if the kernel may have tuned the buffer of a verdict: the `request` for it is known
 /// otherwise.
 fn may_be_tuned(verdict: LegalVerdict, request: &Request) -> bool {

@@ -2,13 +2,12 @@
 //! is tried in each view that has the signals which it needs.
 
 use fullpipe_record::{
-    At, Basis, CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict,
-    PacingVerdict,
+    At, CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
 };
 use fullpipe_units::{BitRate, Ratio};
 
 use crate::ceilings::{ceilings_against, held_against};
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::gates::EvidenceAmount;
 use crate::limits::capacity::link::{self, LOSS_OR_QUEUE};
 use crate::limits::capacity::{allowance, half_duplex, host_queue, shared};
@@ -336,41 +335,22 @@ fn trace_cause(view: &TransferView, found: Finding) -> Finding {
     cause.unwrap_or(found)
 }
 
-/// A window that grows at a few looks.
-const AFTER_UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
-        LegalVerdict::Loss(LossVerdict::Random),
-        LegalVerdict::Loss(LossVerdict::Policer),
-        LegalVerdict::Loss(LossVerdict::ShallowQueue),
-    ],
-    "listings each second for a minute (ss -tin), or a capture: whether losses come again, and \
-     how many at once",
-)
-.in_views(&[Basis::Sender]);
-
-/// Losses between a few looks.
-const UNSEEN_LOSSES: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Loss(LossVerdict::Random),
-        LegalVerdict::Loss(LossVerdict::Policer),
-        LegalVerdict::Loss(LossVerdict::ShallowQueue),
-    ],
-    "listings each second for a minute (ss -tin), or a capture: how many are lost at once, and \
-     at which window",
-)
-.in_views(&[Basis::Sender]);
-
-/// A pace at a few looks.
-const WHOSE_PACE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Pacing(PacingVerdict::Qdisc),
-        LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
-    ],
-    "the queueing discipline of the sender's device (tc -s qdisc), and whether its program \
-     sets a pace",
-)
-.in_views(&[Basis::Sender]);
+candidate_sets! {
+    /// A window that grows at a few looks.
+    AFTER_UNSEEN_LOSSES: [
+        CongestionWindow Recovering, Loss Random, Loss Policer, Loss ShallowQueue
+    ] in [Sender],
+        "listings each second for a minute (ss -tin), or a capture: whether losses come again, \
+         and how many at once";
+    /// Losses between a few looks.
+    UNSEEN_LOSSES: [Loss Random, Loss Policer, Loss ShallowQueue] in [Sender],
+        "listings each second for a minute (ss -tin), or a capture: how many are lost at once, \
+         and at which window";
+    /// A pace at a few looks.
+    WHOSE_PACE: [Pacing Qdisc, Pacing MaxPacingRate] in [Sender],
+        "the queueing discipline of the sender's device (tc -s qdisc), and whether its program \
+         sets a pace";
+}
 
 /// Returns `found` as one of several where a few looks show it that say neither how many packets
 /// were lost at once, nor whether losses come again, nor who sets a pace.

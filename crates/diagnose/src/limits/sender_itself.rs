@@ -7,7 +7,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Span};
 
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::application_window::GRANTED_OR_BUFFER;
 use crate::limits::receive_window::device::SCALE_OR_SILENCE;
 use crate::signals::arrivals::counter_growth;
@@ -17,86 +17,41 @@ use crate::thresholds::{
     IDLE_SHARE_OF_PATH, INITIAL_WINDOW, MIN_PACED_SHARE, MIN_SHARE_OF_BURSTS,
 };
 
-/// Several connections that bring the same in each round trip.
-const BUFFER_OR_DEVICE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-        LegalVerdict::Pacing(PacingVerdict::Qdisc),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
+candidate_sets! {
+    /// Several connections that bring the same in each round trip.
+    BUFFER_OR_DEVICE: [SendBuffer TcpWmemMax, Pacing Qdisc, ReceiveWindow WindowClamped],
+        "the queueing discipline of the sender's device (tc -s qdisc), and what waits in its \
+         buffer (ss -tnm)";
+    /// A round trip that brings the same and then nothing.
+    BUFFER_OR_WRITES: [SendBuffer TcpWmemMax, SendBuffer SoSndbuf, SenderApplication Idle],
+        "what waits in the sender's buffer (ss -tnm)";
+    /// Data that comes with no relation to round trips.
+    PROGRAM_OR_BUFFER: [
+        SenderApplication Idle, SenderApplication RateLimited, SendBuffer TcpWmemMax
     ],
-    "the queueing discipline of the sender's device (tc -s qdisc), and what waits in its \
-     buffer (ss -tnm)",
-);
-/// A round trip that brings the same and then nothing.
-const BUFFER_OR_WRITES: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-        LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        "what the sending program waits for, and what waits in its buffer (ss -tnm)";
+    /// Data that comes evenly.
+    WHOSE_PACE: [Pacing Qdisc, SenderApplication RateLimited, SendBuffer TcpWmemMax],
+        "the queueing discipline of the sender's device (tc -s qdisc), whether its program sets \
+         a pace or a rate";
+    /// As much in flight at any time, in a capture.
+    pub(crate) BUFFER_OR_PROGRAM: [SendBuffer TcpWmemMax, SenderApplication Idle, Pacing Qdisc],
+        "a capture at the sender, and what waits in its buffer (ss -tnm)";
+    /// As much in flight at any time, sent as acknowledgements come.
+    BUFFER_OR_WINDOW: [SendBuffer TcpWmemMax, ReceiveWindow WindowClamped, SenderApplication Idle],
+        "a capture at the sender, which shows the windows that reach it, and what waits in its \
+         buffer (ss -tnm)";
+    /// As much in flight at any time, with data that waits at the sender throughout.
+    pub(crate) WAITS_IN_HOST: [
+        SendBuffer TcpWmemMax, Pacing Qdisc, Capacity HostQueue, SenderApplication Idle
     ],
-    "what waits in the sender's buffer (ss -tnm)",
-);
-/// Data that comes with no relation to round trips.
-const PROGRAM_OR_BUFFER: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-    ],
-    "what the sending program waits for, and what waits in its buffer (ss -tnm)",
-);
+        "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
+         with its drops (tc -s qdisc)";
+    /// A sender that sends at times of its own and never pauses.
+    QUEUE_OR_PROGRAM: [Capacity HostQueue, SenderApplication Idle, Pacing Qdisc],
+        "the queueing discipline of the sender's device and its drops, and what its program does";
+}
 
-/// Data that comes evenly.
-const WHOSE_PACE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Pacing(PacingVerdict::Qdisc),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-    ],
-    "the queueing discipline of the sender's device (tc -s qdisc), whether its program sets a \
-     pace or a rate",
-);
-/// As much in flight at any time, in a capture.
-pub(crate) const BUFFER_OR_PROGRAM: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-        LegalVerdict::Pacing(PacingVerdict::Qdisc),
-    ],
-    "a capture at the sender, and what waits in its buffer (ss -tnm)",
-);
-
-/// As much in flight at any time, sent as acknowledgements come.
-const BUFFER_OR_WINDOW: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-    ],
-    "a capture at the sender, which shows the windows that reach it, and what waits in its \
-     buffer (ss -tnm)",
-);
-
-/// As much in flight at any time, with data that waits at the sender throughout.
-pub(crate) const WAITS_IN_HOST: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-        LegalVerdict::Pacing(PacingVerdict::Qdisc),
-        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-    ],
-    "what waits in the sender's buffer (ss -tnm), and the queueing discipline of its device \
-     with its drops (tc -s qdisc)",
-);
-/// A sender that sends at times of its own and never pauses.
-const QUEUE_OR_PROGRAM: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-        LegalVerdict::Pacing(PacingVerdict::Qdisc),
-    ],
-    "the queueing discipline of the sender's device and its drops, and what its program does",
-);
 /// Share of the variance of the arrivals that is left within the phases of a round trip, up to which
 /// they repeat with it (simulated: at most 0.36 of 45 of 50 full send buffers, 0.30 and more of 42
 /// of 50 programs that pause).

@@ -13,29 +13,21 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::LimitText;
 use crate::limits::application_window::credit::{ProgramCredit, is_reached};
 use crate::signals::{CaptureView, ReceiverView, Row, SenderView, TransferView};
 use crate::text;
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_CHANNEL_FILL};
 
-/// As much in each round trip, from the receiving end.
-const CREDIT_OR_BUFFER: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-    ],
-    "what waits in the sender's buffer (ss -tnm), and the same transfer by another protocol",
-);
-/// As much in each round trip, in a capture.
-pub(crate) const GRANTED_OR_BUFFER: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-    ],
-    "which programs these are, and what waits in the sender's buffer (ss -tnm)",
-);
+candidate_sets! {
+    /// As much in each round trip, from the receiving end.
+    CREDIT_OR_BUFFER: [SendBuffer TcpWmemMax, SenderApplication Idle],
+        "what waits in the sender's buffer (ss -tnm), and the same transfer by another protocol";
+    /// As much in each round trip, in a capture.
+    pub(crate) GRANTED_OR_BUFFER: [SendBuffer SoSndbuf, SenderApplication Idle],
+        "which programs these are, and what waits in the sender's buffer (ss -tnm)";
+}
 
 /// Programs that have OpenSSH's window; by version, a server's part has a name of its own.
 const SSH: [&str; 7] = [

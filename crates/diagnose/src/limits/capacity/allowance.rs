@@ -7,29 +7,21 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 use crate::advice::ManualRemedy;
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::{flow_limit, link};
 use crate::signals::path::{rtt_is_inflated_over, stated_capacity};
 use crate::signals::{ReceiverView, SenderView, losses, time_ratio};
 use crate::thresholds::{MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
 
-/// A rate that fell, and is held down by losses.
-pub(crate) const ALLOWANCE_OR_POLICER: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Capacity(CapacityVerdict::Allowance),
-        LegalVerdict::Loss(LossVerdict::Policer),
-    ],
-    "a second transfer after a rest, which has the higher rate again for as many bytes",
-);
-/// A rate that fell.
-const ALLOWANCE_OR_SHARED: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Capacity(CapacityVerdict::Allowance),
-        LegalVerdict::Capacity(CapacityVerdict::Shared),
-    ],
-    "a second transfer after a rest, which has the higher rate again, and the counters of the \
-     device (ethtool -S)",
-);
+candidate_sets! {
+    /// A rate that fell, and is held down by losses.
+    pub(crate) ALLOWANCE_OR_POLICER: [Capacity Allowance, Loss Policer],
+        "a second transfer after a rest, which has the higher rate again for as many bytes";
+    /// A rate that fell.
+    ALLOWANCE_OR_SHARED: [Capacity Allowance, Capacity Shared],
+        "a second transfer after a rest, which has the higher rate again, and the counters of \
+         the device (ethtool -S)";
+}
 
 /// Two rates of one transfer, the later one clearly lower, and neither of them short.
 #[derive(Debug, Clone, Copy, PartialEq)]

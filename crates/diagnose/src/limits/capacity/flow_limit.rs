@@ -6,32 +6,23 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, median};
 
 use crate::advice::RemedyAdvice;
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::signals::SenderView;
 use crate::signals::path::{self, stated_capacity};
 use crate::thresholds::{MAX_STREAMS, NEXT_SIZE_FACTOR, SHARED_PIPE_SHARE};
 
-/// Connections that all have one rate.
-const EACH_OR_SHARED: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Capacity(CapacityVerdict::PerFlowLimit),
-        LegalVerdict::Capacity(CapacityVerdict::Shared),
-    ],
-    "transfers of one connection and of twice as many: whether each keeps its rate",
-);
-/// Connections that all have one rate, and lose packets.
-const EACH_OR_POLICER: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Capacity(CapacityVerdict::PerFlowLimit),
-        LegalVerdict::Loss(LossVerdict::Policer),
-    ],
-    "transfers of one connection and of twice as many: whether each keeps its rate",
-);
-/// A single connection at a rate that providers grant one.
-const KNOWN_LIMIT: CandidateSet = CandidateSet::new(
-    &[LegalVerdict::Capacity(CapacityVerdict::PerFlowLimit)],
-    "a transfer of several connections (-P 4): whether they carry more together",
-);
+candidate_sets! {
+    /// Connections that all have one rate.
+    EACH_OR_SHARED: [Capacity PerFlowLimit, Capacity Shared],
+        "transfers of one connection and of twice as many: whether each keeps its rate";
+    /// Connections that all have one rate, and lose packets.
+    EACH_OR_POLICER: [Capacity PerFlowLimit, Loss Policer],
+        "transfers of one connection and of twice as many: whether each keeps its rate";
+    /// A single connection at a rate that providers grant one.
+    KNOWN_LIMIT: [Capacity PerFlowLimit],
+        "a transfer of several connections (-P 4): whether they carry more together";
+}
+
 /// Largest difference between the data of connections, as a share of their median, at which each
 /// has a bound of its own.
 const SAME_RATE_OF_FLOWS: f64 = 0.05;

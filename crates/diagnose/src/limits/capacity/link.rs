@@ -6,7 +6,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::shared;
 use crate::limits::loss::loss_window;
 use crate::limits::sender_application::idle::{NO_TIME_TO_WRITE, PAUSES_OR_FULL_PATH};
@@ -23,60 +23,31 @@ use crate::thresholds::{
     SHARED_PIPE_SHARE, WHOLE_RATE_SHARE,
 };
 
-/// A queue behind which data comes evenly.
-const FULL_OR_HELD_IN_HOST: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Capacity(CapacityVerdict::Link),
-        LegalVerdict::Pacing(PacingVerdict::Qdisc),
-        LegalVerdict::Capacity(CapacityVerdict::Shared),
+candidate_sets! {
+    /// A queue behind which data comes evenly.
+    FULL_OR_HELD_IN_HOST: [Capacity Link, Pacing Qdisc, Capacity Shared],
+        "the rate of the path, and the queueing discipline of the sender's device (tc -s qdisc)";
+    /// A path that is full, or a shaper of the sending host.
+    pub(crate) FULL_OR_PACED: [Pacing Qdisc, SenderApplication RateLimited],
+        "a capture at the sender";
+    /// Losses in a capture that shows no queue.
+    pub(crate) LOSS_OR_QUEUE: [Loss Random, Capacity Shared, Capacity Link],
+        "round-trip times under load: a capture at the sender, or one with timestamps";
+    /// Pauses that seem a part of round trips.
+    PAUSES_OR_CAPTURED_QUEUE: [SenderApplication Idle, Capacity Shared, Capacity Link],
+        "a capture at the sender, or round-trip times next to the transfer (ping)";
+    /// A transfer of which the rest may be lost before this place.
+    ENDED_OR_LOST: [Loss Random],
+        "a capture at the sender, which shows what it repeats";
+    /// A sender that seems to hold itself back, of which the rest may be lost before this place.
+    HELD_BACK_OR_LOST: [
+        SenderApplication Idle, SendBuffer TcpWmemMax, Pacing MaxPacingRate, Loss Random
     ],
-    "the rate of the path, and the queueing discipline of the sender's device (tc -s qdisc)",
-);
-/// A path that is full, or a shaper of the sending host.
-pub(crate) const FULL_OR_PACED: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Pacing(PacingVerdict::Qdisc),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
-    ],
-    "a capture at the sender",
-);
-/// Losses in a capture that shows no queue.
-pub(crate) const LOSS_OR_QUEUE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Loss(LossVerdict::Random),
-        LegalVerdict::Capacity(CapacityVerdict::Shared),
-        LegalVerdict::Capacity(CapacityVerdict::Link),
-    ],
-    "round-trip times under load: a capture at the sender, or one with timestamps",
-);
-/// Pauses that seem a part of round trips.
-const PAUSES_OR_CAPTURED_QUEUE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-        LegalVerdict::Capacity(CapacityVerdict::Shared),
-        LegalVerdict::Capacity(CapacityVerdict::Link),
-    ],
-    "a capture at the sender, or round-trip times next to the transfer (ping)",
-);
-/// A transfer of which the rest may be lost before this place.
-const ENDED_OR_LOST: CandidateSet = CandidateSet::new(
-    &[LegalVerdict::Loss(LossVerdict::Random)],
-    "a capture at the sender, which shows what it repeats",
-);
-
-/// A sender that seems to hold itself back, of which the rest may be lost before this place.
-const HELD_BACK_OR_LOST: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-        LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
-        LegalVerdict::Loss(LossVerdict::Random),
-    ],
-    "a capture at the sender, which shows what it repeats",
-);
-/// A limit of the sender whose alternatives a lost rest hides.
-const REPEATED_UNSEEN: CandidateSet =
-    CandidateSet::new(&[], "a capture at the sender, which shows what it repeats");
+        "a capture at the sender, which shows what it repeats";
+    /// A limit of the sender whose alternatives a lost rest hides.
+    REPEATED_UNSEEN: [],
+        "a capture at the sender, which shows what it repeats";
+}
 
 /// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load;
 /// or a little longer, and the data arrives at one rate throughout.

@@ -1,65 +1,38 @@
 //! A congestion window that grows, after a loss or without one.
 
-use fullpipe_record::{
-    Basis, CapacityVerdict, CongestionWindowVerdict, CpuVerdict, LegalVerdict, LossVerdict,
-    SendBufferVerdict, SenderApplicationVerdict,
-};
+use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, LegalVerdict};
 use fullpipe_units::{Ratio, Span};
 
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::signals::path::mean_trend;
 use crate::signals::{CaptureView, ReceiverView, SenderView, losses};
 use crate::thresholds::{REGROWING_WINDOW_FACTOR, REGROWN_WINDOW_FACTOR};
 
-/// What may have taken the packets of a burst.
-pub(crate) const AFTER_A_BURST: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
-        LegalVerdict::Loss(LossVerdict::ShallowQueue),
-        LegalVerdict::Loss(LossVerdict::Policer),
+candidate_sets! {
+    /// What may have taken the packets of a burst.
+    pub(crate) AFTER_A_BURST: [
+        CongestionWindow Recovering, Loss ShallowQueue, Loss Policer
+    ] in [BothEnds, Sender],
+        "a longer transfer (-t 60): whether losses come again, at which window, and behind a \
+         queue";
+    /// What may have taken single packets.
+    AFTER_A_LOSS: [CongestionWindow Recovering, Loss Random, Loss ShallowQueue],
+        "a longer transfer (-t 60): whether losses come again, and at which window";
+    /// A window that grows, or the send buffer that the kernel makes larger with it.
+    WINDOW_OR_BUFFER: [CongestionWindow EarlyExit, SendBuffer TcpWmemMax],
+        "the sender's congestion window, and what waits in its buffer (ss -tnmi)";
+    /// A window that grows back in a capture, which does not show the drops of the sender's queue.
+    LOST_IN_HOST: [CongestionWindow Recovering, Loss Policer, Capacity HostQueue],
+        "a longer transfer: whether losses come again, and the drops of the queue of the \
+         sender's device";
+    /// A window that grows in a capture in which nothing is lost.
+    SLOW_GROWTH: [
+        CongestionWindow EarlyExit, Capacity HostQueue, Cpu StolenOfSender, SenderApplication Idle
     ],
-    "a longer transfer (-t 60): whether losses come again, at which window, and behind a queue",
-)
-.in_views(&[Basis::BothEnds, Basis::Sender]);
-/// What may have taken single packets.
-const AFTER_A_LOSS: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
-        LegalVerdict::Loss(LossVerdict::Random),
-        LegalVerdict::Loss(LossVerdict::ShallowQueue),
-    ],
-    "a longer transfer (-t 60): whether losses come again, and at which window",
-);
-/// A window that grows, or the send buffer that the kernel makes larger with it.
-const WINDOW_OR_BUFFER: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit),
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-    ],
-    "the sender's congestion window, and what waits in its buffer (ss -tnmi)",
-);
+        "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor \
+         time";
+}
 
-/// A window that grows back in a capture, which does not show the drops of the sender's queue.
-const LOST_IN_HOST: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering),
-        LegalVerdict::Loss(LossVerdict::Policer),
-        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
-    ],
-    "a longer transfer: whether losses come again, and the drops of the queue of the sender's \
-     device",
-);
-
-/// A window that grows in a capture in which nothing is lost.
-const SLOW_GROWTH: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::CongestionWindow(CongestionWindowVerdict::EarlyExit),
-        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
-        LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-    ],
-    "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor time",
-);
 /// Highest rate before a loss ÷ the rate now, from which the loss has made the congestion window
 /// small (CUBIC keeps 0.7).
 const LOWERED_BY_LOSS_FACTOR: f64 = 1.2;

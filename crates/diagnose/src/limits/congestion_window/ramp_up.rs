@@ -1,18 +1,19 @@
 //! Transfers that end before their congestion window has grown.
 
-use fullpipe_record::{CongestionWindowVerdict, LegalVerdict, LossVerdict, Sample};
+use fullpipe_record::{CongestionWindowVerdict, Sample};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::receive_window;
 use crate::signals::{CaptureView, SeenEnd, TransferView};
 use crate::thresholds::INITIAL_WINDOW;
 
-/// A transfer that seems to end while it speeds up.
-const RAMP_OR_LOST: CandidateSet = CandidateSet::new(
-    &[LegalVerdict::Loss(LossVerdict::Random)],
-    "a capture at the sender, which shows what it repeats",
-);
+candidate_sets! {
+    /// A transfer that seems to end while it speeds up.
+    RAMP_OR_LOST: [Loss Random],
+        "a capture at the sender, which shows what it repeats";
+}
+
 /// Round trips by which a transfer may take longer than slow start does for its bytes: one for the
 /// request, and one for acknowledgements that are held back.
 const SLOW_START_TOLERANCE: f64 = 2.0;

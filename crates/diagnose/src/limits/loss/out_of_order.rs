@@ -2,12 +2,10 @@
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{
-    CapacityVerdict, CongestionWindowVerdict, LegalVerdict, LossVerdict, Sample,
-};
+use fullpipe_record::{CapacityVerdict, LossVerdict, Sample};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::allowance::{ALLOWANCE_OR_POLICER, FallenRate};
 use crate::signals::arrivals::{counter_growth, growth_in_flow};
 use crate::signals::path::queue_before_the_load;
@@ -18,34 +16,18 @@ use crate::thresholds::{
     REGROWING_WINDOW_FACTOR, ROUNDS_OF_STARTUP,
 };
 
-/// Losses at one rate of arrival.
-const WHOSE_QUEUE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Loss(LossVerdict::ShallowQueue),
-        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
-        LegalVerdict::Loss(LossVerdict::Policer),
-    ],
-    "the drops of the queue of the sender's device (tc -s qdisc), and its congestion window \
-     before each loss",
-);
-/// Much data out of order, and segments that came twice.
-const LOST_OR_LATE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Loss(LossVerdict::Random),
-        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Reordering),
-        LegalVerdict::Loss(LossVerdict::Policer),
-    ],
-    "what the sender sent again, and what of it had arrived already (DSACK)",
-);
-/// Losses whose course shows no cause.
-const UNKNOWN_CAUSE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Loss(LossVerdict::Random),
-        LegalVerdict::Loss(LossVerdict::Policer),
-        LegalVerdict::Loss(LossVerdict::ShallowQueue),
-    ],
-    "the sender's congestion window before each loss, and how much was lost at once",
-);
+candidate_sets! {
+    /// Losses at one rate of arrival.
+    WHOSE_QUEUE: [Loss ShallowQueue, Capacity HostQueue, Loss Policer],
+        "the drops of the queue of the sender's device (tc -s qdisc), and its congestion window \
+         before each loss";
+    /// Much data out of order, and segments that came twice.
+    LOST_OR_LATE: [Loss Random, CongestionWindow Reordering, Loss Policer],
+        "what the sender sent again, and what of it had arrived already (DSACK)";
+    /// Losses whose course shows no cause.
+    UNKNOWN_CAUSE: [Loss Random, Loss Policer, Loss ShallowQueue],
+        "the sender's congestion window before each loss, and how much was lost at once";
+}
 
 /// Finds a sender that waits for its retransmission timer most of the time: a load that always has
 /// data is silent for longer than such a timer takes.

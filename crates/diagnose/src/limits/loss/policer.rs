@@ -1,10 +1,10 @@
 //! A device that discards what exceeds a rate.
 
-use fullpipe_record::{Basis, LegalVerdict, LossVerdict, Remedy};
+use fullpipe_record::{LossVerdict, Remedy};
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::advice::RemedyAdvice;
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::link::too_much_for_bbr;
 use crate::limits::loss;
 use crate::signals::path::{stated_capacity, time_on_the_line};
@@ -13,15 +13,12 @@ use crate::thresholds::{
     CLOCK_TICK, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, MIN_BURST_SHARE, MIN_LOSS_OF_PROBES,
 };
 
-/// A burst that was lost without a queue before it.
-pub(crate) const POLICER_OR_QUEUE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Loss(LossVerdict::Policer),
-        LegalVerdict::Loss(LossVerdict::ShallowQueue),
-    ],
-    "a longer transfer (-t 60): whether losses come again, at which window, and behind a queue",
-)
-.in_views(&[Basis::BothEnds, Basis::Sender]);
+candidate_sets! {
+    /// A burst that was lost without a queue before it.
+    pub(crate) POLICER_OR_QUEUE: [Loss Policer, Loss ShallowQueue] in [BothEnds, Sender],
+        "a longer transfer (-t 60): whether losses come again, at which window, and behind a \
+         queue";
+}
 
 /// Finds loss that comes without a queue. It is asked before the bottleneck: under such loss the
 /// rate may stand still as it does where the bottleneck is full.

@@ -1,23 +1,18 @@
 //! Full segments that vanish on the path.
 
-use fullpipe_record::{
-    At, Change, LegalVerdict, MtuVerdict, Remedy, Sample, Scope, SenderApplicationVerdict,
-};
+use fullpipe_record::{At, Change, MtuVerdict, Remedy, Sample, Scope, SenderApplicationVerdict};
 use fullpipe_units::{ByteCount, SegCount};
 
 use crate::advice::RemedyAdvice;
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView};
 use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
 
-/// Next to no data on an open connection.
-const VANISHED_OR_SILENT: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::Mtu(MtuVerdict::BlackHole),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-    ],
-    "a capture at the other end",
-);
+candidate_sets! {
+    /// Next to no data on an open connection.
+    VANISHED_OR_SILENT: [Mtu BlackHole, SenderApplication Idle],
+        "a capture at the other end";
+}
 
 /// Finds full segments that vanish: the connection is open and the far end always has data, but no
 /// segment of it ever arrives.

@@ -1,13 +1,13 @@
 //! A maximum pace of the sockets.
 
 use fullpipe_record::{
-    At, BurstRate, CapacityVerdict, Change, LegalVerdict, PacingVerdict, Remedy, Scope,
-    SendBufferVerdict, SenderApplicationVerdict,
+    At, BurstRate, CapacityVerdict, Change, PacingVerdict, Remedy, Scope, SendBufferVerdict,
+    SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
 use crate::advice::RemedyAdvice;
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::link::FULL_OR_PACED;
 use crate::limits::sender_application::rate_limited;
 use crate::limits::sender_itself::BUFFER_OR_PROGRAM;
@@ -16,15 +16,11 @@ use crate::thresholds::{
     FEW_SEGMENTS, MAX_PACE_FACTOR, MIN_PACED_SHARE, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,
 };
 
-/// Data that comes evenly, with more in flight at times.
-const PROGRAM_OR_PACE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::RateLimited),
-        LegalVerdict::Pacing(PacingVerdict::MaxPacingRate),
-        LegalVerdict::Pacing(PacingVerdict::Qdisc),
-    ],
-    "whether the sender's program sets a pace, and the queueing discipline of its device",
-);
+candidate_sets! {
+    /// Data that comes evenly, with more in flight at times.
+    PROGRAM_OR_PACE: [SenderApplication RateLimited, Pacing MaxPacingRate, Pacing Qdisc],
+        "whether the sender's program sets a pace, and the queueing discipline of its device";
+}
 
 /// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach all
 /// of it; or nearly all, and no queue stands on the path: headers and waiting may take the rest,

@@ -1,71 +1,44 @@
 //! Devices between the ends that change windows.
 
-use fullpipe_record::{
-    At, Basis, Buffer, Handshake, LegalVerdict, Limit, ReceiveWindowVerdict, Sample,
-    SendBufferVerdict, SenderApplicationVerdict, WindowEdit,
-};
+use fullpipe_record::{At, Buffer, Handshake, Limit, ReceiveWindowVerdict, Sample, WindowEdit};
 use fullpipe_units::ByteCount;
 
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::signals::snapshot::own_window;
 use crate::signals::{CaptureView, ReceiverView, SenderView, syn_quotes};
 use crate::thresholds::{CLOCKED_SHARE, FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
 
-/// A sender that sends next to nothing into a window that is open.
-pub(crate) const SCALE_OR_SILENCE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+candidate_sets! {
+    /// A sender that sends next to nothing into a window that is open.
+    pub(crate) SCALE_OR_SILENCE: [
+        ReceiveWindow WindowScaleStripped, ReceiveWindow WindowScaleRewritten,
+        SenderApplication Idle
     ],
-    "the SYN as it left one end and reached the other: a capture of the other end",
-);
-
-/// Windows that never need their scale.
-const SCALE_OR_FIXED_BUFFER: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+        "the SYN as it left one end and reached the other: a capture of the other end";
+    /// Windows that never need their scale.
+    SCALE_OR_FIXED_BUFFER: [ReceiveWindow WindowScaleRewritten, ReceiveWindow SoRcvbuf] in [Sender],
+        "the window scale as it left the receiver and as it came, and whether its program sets \
+         SO_RCVBUF";
+    /// Requests for the window, in a capture without the handshake.
+    UNSEEN_SCALE: [
+        ReceiveWindow WindowScaleRewritten, ReceiveWindow WindowScaleStripped,
+        SenderApplication Idle
     ],
-    "the window scale as it left the receiver and as it came, and whether its program sets \
-     SO_RCVBUF",
-)
-.in_views(&[Basis::Sender]);
-/// Requests for the window, in a capture without the handshake.
-const UNSEEN_SCALE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        "a capture with the handshake, from both ends";
+    /// As much in flight as the window holds under a smaller scale.
+    SCALE_OR_BUFFER: [
+        ReceiveWindow WindowScaleRewritten, SendBuffer TcpWmemMax, SenderApplication Idle
     ],
-    "a capture with the handshake, from both ends",
-);
-/// As much in flight as the window holds under a smaller scale.
-const SCALE_OR_BUFFER: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
+        "a capture at the sender, which shows the scale that reaches it";
+    /// A packet in each round trip that is cut short.
+    LOWERED_OR_RESCALED: [
+        ReceiveWindow WindowClamped, ReceiveWindow WindowScaleRewritten, SenderApplication Idle
     ],
-    "a capture at the sender, which shows the scale that reaches it",
-);
-/// A packet in each round trip that is cut short.
-const LOWERED_OR_RESCALED: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-    ],
-    "a capture at the sender, which shows the windows that reach it",
-);
-/// A SYN without the offer to scale windows, captured on its way.
-const NOT_OFFERED_OR_STRIPPED: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
-    ],
-    "the SYN as it left one end and reached the other: a capture of the other end",
-);
+        "a capture at the sender, which shows the windows that reach it";
+    /// A SYN without the offer to scale windows, captured on its way.
+    NOT_OFFERED_OR_STRIPPED: [ReceiveWindow NoWindowScaling, ReceiveWindow WindowScaleStripped],
+        "the SYN as it left one end and reached the other: a capture of the other end";
+}
 
 /// Finds a sender that takes this end's window for less than a segment, as where a device removes
 /// or changes its scale: it sends what the handshake allows, whose window has none, and then next

@@ -1,32 +1,24 @@
 //! What of the receiving host makes its window small.
 
 use fullpipe_model::kernel::{self, ReceiveBuffer};
-use fullpipe_record::{Basis, Buffer, Evidence, LegalVerdict, ReceiveWindowVerdict};
+use fullpipe_record::{Buffer, Evidence, ReceiveWindowVerdict};
 use fullpipe_units::{ByteCount, Ratio};
 
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::receive_window::{device, memory_pressure};
 use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView, size_ratio, syn_quotes};
 use crate::thresholds::{FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR};
 
-/// A buffer that never grew.
-const FIXED_OR_TUNED: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-    ],
-    "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF",
-)
-.in_views(&[Basis::Sender]);
-/// Windows without a scale, of a receiver that is not seen.
-const NOT_OFFERED_OR_STRIPPED: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
-    ],
-    "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other",
-)
-.in_views(&[Basis::Sender]);
+candidate_sets! {
+    /// A buffer that never grew.
+    FIXED_OR_TUNED: [ReceiveWindow SoRcvbuf, ReceiveWindow TcpRmemMax] in [Sender],
+        "tcp_rmem at the receiver, and whether its program sets SO_RCVBUF";
+    /// Windows without a scale, of a receiver that is not seen.
+    NOT_OFFERED_OR_STRIPPED: [
+        ReceiveWindow NoWindowScaling, ReceiveWindow WindowScaleStripped
+    ] in [Sender],
+        "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other";
+}
 
 pub(crate) fn at_receiver(figures: &SenderView, held: Ratio) -> Finding {
     let cause = cause_at_receiver(figures);

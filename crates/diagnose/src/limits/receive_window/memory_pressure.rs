@@ -1,23 +1,21 @@
 //! A receiving host that saves the memory of its TCP sockets, and so makes all windows small.
 
-use fullpipe_record::{LegalVerdict, Limit, Machine, ReceiveWindowVerdict, Sample};
+use fullpipe_record::{Limit, Machine, ReceiveWindowVerdict, Sample};
 use fullpipe_units::{ByteCount, Ratio};
 
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::signals::snapshot::own_window;
 use crate::signals::{ReceiverView, SenderStream, SenderView, machine, share_of_votes};
 use crate::thresholds::MIN_LIMIT_SHARE;
 
-/// Windows that fell to a few segments.
-const FEW_SEGMENTS_ALLOWED: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::MemoryPressure),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowClamped),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
+candidate_sets! {
+    /// Windows that fell to a few segments.
+    FEW_SEGMENTS_ALLOWED: [
+        ReceiveWindow MemoryPressure, ReceiveWindow WindowClamped, ReceiveWindow SoRcvbuf
     ],
-    "the memory of TCP at the receiver (/proc/net/protocols, tcp_mem), and the window as it \
-     leaves that host",
-);
+        "the memory of TCP at the receiver (/proc/net/protocols, tcp_mem), and the window as it \
+         leaves that host";
+}
 
 /// Returns the receiving host's lack of TCP memory, if it made the window of `found` small.
 ///

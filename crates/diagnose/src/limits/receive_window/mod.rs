@@ -7,13 +7,13 @@ pub(crate) mod memory_pressure;
 use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::window;
 use fullpipe_record::{
-    Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, LegalVerdict, Limit, PacingVerdict,
-    ReceiveWindowVerdict, ReceiverApplicationVerdict, Remedy, Scope, SendBufferVerdict,
+    Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, Limit, ReceiveWindowVerdict,
+    ReceiverApplicationVerdict, Remedy, Scope,
 };
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::LimitText;
 use crate::limits::capacity::link;
 use crate::limits::receiver_application::slow_reader::{self, usual_and_most};
@@ -26,22 +26,15 @@ use crate::signals::{
 use crate::text::{self, rate_clause, size_text};
 use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_FILL, MIN_WINDOW_USE};
 
-/// Windows of this end without a scale, which it offers.
-const NOT_OFFERED_OR_STRIPPED: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::NoWindowScaling),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleStripped),
-    ],
-    "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other",
-);
-/// A window that is full under a scale that no handshake shows.
-const WINDOW_WITHOUT_SCALE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SendBuffer(SendBufferVerdict::TcpWmemMax),
-        LegalVerdict::Pacing(PacingVerdict::Qdisc),
-    ],
-    "a capture with the handshake, which shows the scale of the windows",
-);
+candidate_sets! {
+    /// Windows of this end without a scale, which it offers.
+    NOT_OFFERED_OR_STRIPPED: [ReceiveWindow NoWindowScaling, ReceiveWindow WindowScaleStripped],
+        "tcp_window_scaling at the sender, or the SYN as it left one end and reached the other";
+    /// A window that is full under a scale that no handshake shows.
+    WINDOW_WITHOUT_SCALE: [SendBuffer TcpWmemMax, Pacing Qdisc],
+        "a capture with the handshake, which shows the scale of the windows";
+}
+
 /// Share of the busy time in which the kernel must count the advertised window as the limit
 /// (`rwnd_limited`).
 const MIN_WINDOW_CLOCK_SHARE: f64 = 0.5;

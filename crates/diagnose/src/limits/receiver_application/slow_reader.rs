@@ -2,12 +2,11 @@
 
 use fullpipe_model::window;
 use fullpipe_record::{
-    Basis, CpuVerdict, LegalVerdict, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict,
-    Sample,
+    LegalVerdict, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::link;
 use crate::limits::{cpu, receive_window};
 use crate::signals::path::{self, time_on_the_line};
@@ -17,27 +16,19 @@ use crate::thresholds::{
     FALLEN_WINDOW_SHARE, INFLATED_RTT_FACTOR, MIN_LIMIT_SHARE, MIN_WINDOW_USE, UNREAD_BUFFER_SHARE,
 };
 
-/// A program that reads slowly, and what keeps one from reading.
-pub(crate) const NO_TIME_TO_READ: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
-        LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::Storage),
-        LegalVerdict::Cpu(CpuVerdict::StolenOfReceiver),
+candidate_sets! {
+    /// A program that reads slowly, and what keeps one from reading.
+    pub(crate) NO_TIME_TO_READ: [
+        ReceiverApplication SlowReader, ReceiverApplication Storage, Cpu StolenOfReceiver
+    ] in [Sender, Capture],
+        "what the receiving program waits for, and the processor time that it gets";
+    /// A window of one size at each look.
+    WINDOW_OF_FEW_LOOKS: [
+        ReceiveWindow TcpRmemMax, ReceiveWindow SoRcvbuf, ReceiveWindow WindowScaleRewritten,
+        ReceiverApplication SlowReader
     ],
-    "what the receiving program waits for, and the processor time that it gets",
-)
-.in_views(&[Basis::Sender, Basis::Capture]);
-
-/// A window of one size at each look.
-const WINDOW_OF_FEW_LOOKS: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::WindowScaleRewritten),
-        LegalVerdict::ReceiverApplication(ReceiverApplicationVerdict::SlowReader),
-    ],
-    "what the receiver has unread (ss -tnm), and whether its program sets SO_RCVBUF",
-);
+        "what the receiver has unread (ss -tnm), and whether its program sets SO_RCVBUF";
+}
 
 /// Finds a receive buffer that stays full of data in order: the program does not read it.
 pub(crate) fn unread_data_stays(arrivals: &ReceiverView) -> Option<Finding> {

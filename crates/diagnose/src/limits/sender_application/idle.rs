@@ -1,12 +1,9 @@
 //! A sending program that has nothing to send.
 
-use fullpipe_record::{
-    Basis, CapacityVerdict, CpuVerdict, LegalVerdict, ReceiveWindowVerdict,
-    SenderApplicationVerdict, Steady,
-};
+use fullpipe_record::{SenderApplicationVerdict, Steady};
 use fullpipe_units::{Ratio, Span};
 
-use crate::finding::{CandidateSet, Finding};
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::send_buffer::buffer_is_full;
 use crate::limits::sender_application::rate_limited;
 use crate::signals::{ArrivalCourse, CaptureView, ReceiverView, SenderView, share_of_votes};
@@ -15,44 +12,26 @@ use crate::thresholds::{
     MIN_RETRANSMISSION_TIMEOUT, MIN_SHARE_OF_BURSTS, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
 };
 
-/// A program that waits nearly all the time, and what a capture does not tell from it.
-pub(crate) const NO_TIME_TO_WRITE: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-        LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
-        LegalVerdict::Capacity(CapacityVerdict::HostQueue),
+candidate_sets! {
+    /// A program that waits nearly all the time, and what a capture does not tell from it.
+    pub(crate) NO_TIME_TO_WRITE: [
+        SenderApplication Idle, Cpu StolenOfSender, Capacity HostQueue
+    ] in [Capture],
+        "what the sending program waits for, the processor time that it gets, and the drops of \
+         the queue of its device";
+    /// A sender that is silent for longer than any window explains, from the receiving end.
+    SILENT_PROGRAM: [SenderApplication Idle, Cpu StolenOfSender, SenderApplication Storage],
+        "what the sending program waits for, and the processor time that it gets";
+    /// Pauses of the sender, or round trips so long that they fill the window.
+    pub(crate) PAUSES_OR_WINDOW: [
+        SenderApplication Idle, ReceiveWindow SoRcvbuf, ReceiveWindow TcpRmemMax
     ],
-    "what the sending program waits for, the processor time that it gets, and the drops of the \
-     queue of its device",
-)
-.in_views(&[Basis::Capture]);
-/// A sender that is silent for longer than any window explains, from the receiving end.
-const SILENT_PROGRAM: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-        LegalVerdict::Cpu(CpuVerdict::StolenOfSender),
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Storage),
-    ],
-    "what the sending program waits for, and the processor time that it gets",
-);
-/// Pauses of the sender, or round trips so long that they fill the window.
-pub(crate) const PAUSES_OR_WINDOW: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::SoRcvbuf),
-        LegalVerdict::ReceiveWindow(ReceiveWindowVerdict::TcpRmemMax),
-    ],
-    "round-trip times next to the transfer (ping), or a capture at the sender",
-);
-/// Pauses of the sender, or round trips that a queue makes longer.
-pub(crate) const PAUSES_OR_FULL_PATH: CandidateSet = CandidateSet::new(
-    &[
-        LegalVerdict::SenderApplication(SenderApplicationVerdict::Idle),
-        LegalVerdict::Capacity(CapacityVerdict::Shared),
-        LegalVerdict::Capacity(CapacityVerdict::Link),
-    ],
-    "round-trip times next to the transfer (ping), or a capture at the sender",
-);
+        "round-trip times next to the transfer (ping), or a capture at the sender";
+    /// Pauses of the sender, or round trips that a queue makes longer.
+    pub(crate) PAUSES_OR_FULL_PATH: [SenderApplication Idle, Capacity Shared, Capacity Link],
+        "round-trip times next to the transfer (ping), or a capture at the sender";
+}
+
 /// Share of the snapshots in silences that no window explains, from which they are the sender's.
 const MIN_LONG_SILENCES: f64 = 0.05;
 
