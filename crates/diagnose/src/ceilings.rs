@@ -1,21 +1,16 @@
 use std::collections::BTreeMap;
 
-use fullpipe_model::kernel;
-use fullpipe_model::window;
+use fullpipe_model::{kernel, window};
 use fullpipe_record::{Buffer, Limit, Segmentation};
 use fullpipe_units::{BitRate, ByteCount};
 
-use crate::figures::SenderSampleFigures;
-use crate::finding::LimitFinding;
-use crate::limits::{loss, send_buffer};
-use crate::path;
+use crate::finding::Finding;
+use crate::limits::{application_window, loss, send_buffer};
+use crate::signals::{ReceiverView, SeenEnd, SenderView, TransferView, path};
 use crate::thresholds::INITIAL_WINDOW;
 
 /// Returns every ceiling that the evidence gives, of all streams together, as payload.
-pub(crate) fn find_ceilings(
-    figures: &SenderSampleFigures,
-    finding: &LimitFinding,
-) -> BTreeMap<Limit, BitRate> {
+pub(crate) fn find_ceilings(figures: &SenderView, finding: &Finding) -> BTreeMap<Limit, BitRate> {
     let [of_window, of_cwnd] = [
         figures.max_size(|snapshot| snapshot.window),
         figures.mean_size(|snapshot| snapshot.cwnd),
@@ -33,12 +28,17 @@ pub(crate) fn find_ceilings(
         .collect()
 }
 
+/// Returns those that speak for or against `finding` in any view.
+pub(crate) fn ceilings_against(view: &TransferView, finding: &Finding) -> BTreeMap<Limit, BitRate> {
+    match &view.end {
+        SeenEnd::Sender(figures) => held_against(figures, finding),
+        SeenEnd::Receiver(arrivals) => arrivals.find_ceilings(),
+    }
+}
+
 /// Returns those that speak for or against `finding`: a sender with a window of a few segments
 /// waits for timers, so that it has less than a window in each round trip.
-pub(crate) fn held_against(
-    figures: &SenderSampleFigures,
-    finding: &LimitFinding,
-) -> BTreeMap<Limit, BitRate> {
+pub(crate) fn held_against(figures: &SenderView, finding: &Finding) -> BTreeMap<Limit, BitRate> {
     let mut ceilings = find_ceilings(figures, finding);
     let window = figures
         .mean_size(|snapshot| snapshot.window)
@@ -52,7 +52,7 @@ pub(crate) fn held_against(
 /// Returns the rate that the send buffers of all streams leave: as measured where they are the
 /// limit; elsewhere what the kernel tunes them to if it does, less what such a writer lets run
 /// down.
-fn send_buffer_ceiling(figures: &SenderSampleFigures, finding: &LimitFinding) -> Option<BitRate> {
+fn send_buffer_ceiling(figures: &SenderView, finding: &Finding) -> Option<BitRate> {
     if finding.limit_kind() == Limit::SendBuffer {
         return send_buffer::buffer_ceiling(figures);
     }
@@ -79,9 +79,29 @@ fn send_buffer_ceiling(figures: &SenderSampleFigures, finding: &LimitFinding) ->
     ))
 }
 
-fn loss_ceiling(figures: &SenderSampleFigures) -> Option<BitRate> {
+fn loss_ceiling(figures: &SenderView) -> Option<BitRate> {
     let lost = figures
         .retransmitted_segments()
         .filter(|lost| lost.again > 0)?;
     loss::rates_under_loss(figures, lost).map(|(low, _)| low)
+}
+
+impl ReceiverView<'_> {
+    pub(crate) fn find_ceilings(&self) -> BTreeMap<Limit, BitRate> {
+        let of_window = self
+            .usual_window()
+            .zip(self.rtt)
+            .map(|(size, rtt)| window::rate_of_window(size, rtt));
+        let all = [
+            (Limit::ReceiveWindow, of_window),
+            (
+                Limit::ApplicationWindow,
+                application_window::window_ceiling(self.evidence, self.rtt),
+            ),
+            (Limit::Capacity, self.stated_capacity()),
+        ];
+        all.into_iter()
+            .filter_map(|(kind, rate)| Some((kind, rate?)))
+            .collect()
+    }
 }

@@ -13,9 +13,8 @@
 use fullpipe_record::Limit;
 use fullpipe_units::Ratio;
 
-use crate::finding::LimitFinding;
-use crate::signals::Signals;
-use crate::thresholds::{MAX_CONFIDENCE_OF_FEW, MIN_SURE_SEGMENTS};
+use crate::finding::Finding;
+use crate::gates::EvidenceAmount;
 
 /// Logarithm of the odds of a verdict on next to nothing, and what is added if a limit explains all
 /// of the time, by many segments with data, and by many round trips.
@@ -42,23 +41,28 @@ const fn weights_of_looks(limit: Limit, looks: u64) -> OddsWeights {
 /// Numbers of segments and of round trips by which half of their weight is added.
 const HALF_OF_SEGMENTS: f64 = 30.0;
 const HALF_OF_ROUND_TRIPS: f64 = 6.0;
+/// Segments with data from which a verdict may be surer than [`MAX_CONFIDENCE_OF_FEW`]: an initial
+/// window (RFC 6928).
+const MIN_SURE_SEGMENTS: u64 = 10;
+/// Largest confidence of a verdict on fewer segments.
+const MAX_CONFIDENCE_OF_FEW: f64 = 0.5;
 
-/// Returns the confidence in `finding` by the `signals` of its transfer, to a hundredth; zero of
+/// Returns the confidence in `finding` by the `amount` of its evidence, to a hundredth; zero of
 /// one that names no limit.
-pub(crate) fn confidence(finding: &LimitFinding, signals: &Signals) -> Ratio {
+pub(crate) fn confidence(finding: &Finding, amount: &EvidenceAmount) -> Ratio {
     if finding.limit_kind() == Limit::Unknown {
         return Ratio::ZERO;
     }
-    let segments = signals.data_segments.map(|count| count as f64);
-    let [nothing, time, many, long] = match signals.few_looks {
+    let segments = amount.data_segments.map(|count| count as f64);
+    let [nothing, time, many, long] = match amount.few_looks {
         Some(looks) => weights_of_looks(finding.limit_kind(), looks),
         None => OF_WHOLE_VIEW,
     };
     let odds = nothing
         + time * finding.share.get().min(1.0)
         + many * saturated(segments, HALF_OF_SEGMENTS)
-        + long * saturated(signals.round_trips, HALF_OF_ROUND_TRIPS);
-    let is_few = signals
+        + long * saturated(amount.round_trips, HALF_OF_ROUND_TRIPS);
+    let is_few = amount
         .data_segments
         .is_some_and(|all| all < MIN_SURE_SEGMENTS);
     let most = if is_few { MAX_CONFIDENCE_OF_FEW } else { 1.0 };
@@ -78,8 +82,8 @@ mod tests {
     use fullpipe_record::{LossVerdict, UnknownVerdict};
     use fullpipe_units::BitRate;
 
-    fn signals(segments: u64, round_trips: f64) -> Signals {
-        Signals {
+    fn amount(segments: u64, round_trips: f64) -> EvidenceAmount {
+        EvidenceAmount {
             rate: BitRate::from_mbps(10),
             data_segments: Some(segments),
             round_trips: Some(round_trips),
@@ -91,8 +95,8 @@ mod tests {
     #[test]
     fn more_evidence_and_more_of_the_time_make_a_verdict_surer() {
         let sure = |share, segments, rounds| {
-            let found = LimitFinding::new(LossVerdict::Policer, Ratio::new(share));
-            confidence(&found, &signals(segments, rounds)).get()
+            let found = Finding::new(LossVerdict::Policer, Ratio::new(share));
+            confidence(&found, &amount(segments, rounds)).get()
         };
         let course = [
             sure(0.5, 10, 2.0),
@@ -112,10 +116,10 @@ mod tests {
 
     #[test]
     fn fewer_than_ten_segments_are_never_more_than_half_sure_and_nothing_found_is_not_sure() {
-        let found = LimitFinding::new(LossVerdict::Policer, Ratio::ONE);
-        let unknown = LimitFinding::new(UnknownVerdict::EvidenceMissing, Ratio::ONE);
-        assert!(confidence(&found, &signals(9, 100.0)).get() <= 0.5);
-        assert!(confidence(&found, &signals(10, 100.0)).get() > 0.5);
-        assert_eq!(confidence(&unknown, &signals(5_000, 100.0)), Ratio::ZERO);
+        let found = Finding::new(LossVerdict::Policer, Ratio::ONE);
+        let unknown = Finding::new(UnknownVerdict::EvidenceMissing, Ratio::ONE);
+        assert!(confidence(&found, &amount(9, 100.0)).get() <= 0.5);
+        assert!(confidence(&found, &amount(10, 100.0)).get() > 0.5);
+        assert_eq!(confidence(&unknown, &amount(5_000, 100.0)), Ratio::ZERO);
     }
 }

@@ -6,7 +6,7 @@ use fullpipe_record::{
 };
 use fullpipe_units::{Ratio, count_noun};
 
-use crate::machine::{self, HostDrops, dropped_out, drops_text};
+use crate::signals::machine::{self, HostDrops, dropped_out, drops_text};
 
 /// Number of candidates, with the unknown limit itself.
 const MAX_CANDIDATES: usize = 3;
@@ -49,7 +49,10 @@ pub(crate) fn with_host_counters(verdict: Verdict, evidence: &Evidence) -> Verdi
             "a listing of the connection while it is slow (ss -tinmoe)".to_owned(),
         ),
         other_end_would_show: None,
-        evidence: machine::host_rows(evidence).collect(),
+        evidence: machine::host_rows(evidence)
+            .into_iter()
+            .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+            .collect(),
         basis: if is_of_receiver {
             Basis::Receiver
         } else {

@@ -5,39 +5,22 @@
 //! pure functions of records, so that a verdict can be recomputed from an archived one.
 
 mod advice;
-mod arrival_course;
-mod arrivals;
-mod candidates;
-mod captured;
 mod ceilings;
 mod confidence;
-mod credit;
-mod figures;
 mod finding;
-mod flow;
+mod gates;
 mod host_counters;
 mod limits;
-mod loss_episodes;
-mod losses;
-mod machine;
-mod manual_remedy;
-mod outlook;
-mod path;
-mod policer_rate;
-mod ramp;
-mod receiving;
 mod remedies;
 mod rules;
 mod runner_up;
 mod seconds;
 mod signals;
-mod snapshot;
-mod spread;
 mod sure;
-mod syn_quotes;
 mod text;
 mod thresholds;
 mod time_account;
+mod transfer_time;
 mod verdict;
 
 pub use remedies::find_remedies;

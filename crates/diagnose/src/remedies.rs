@@ -4,10 +4,8 @@ use fullpipe_record::{Evidence, Remedy, Scope, Verdict};
 use fullpipe_units::BitRate;
 
 use crate::advice::{RemedyAdvice, fills_a_queue};
-use crate::figures::SenderSampleFigures;
-use crate::finding::LimitFinding;
 use crate::limits;
-use crate::thresholds::SAME_RATE;
+use crate::signals::SenderView;
 
 /// Returns the remedies for the limit that `verdict` names, best first: of those that reach about
 /// the highest predicted rate, the ones that fill no queue, and then those of the smallest scope;
@@ -25,14 +23,14 @@ pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     let Some(legal) = verdict.legal_verdict() else {
         return Vec::new();
     };
-    let figures = SenderSampleFigures::from_evidence(evidence);
-    let facts = limits::limit_facts(&LimitFinding::new(legal, verdict.share), &figures);
+    let figures = SenderView::from_evidence(evidence);
+    let text = limits::limit_text(legal);
     let advice = RemedyAdvice::new(&figures, legal, verdict);
-    let mut remedies = facts.setting_remedies(&advice);
+    let mut remedies = text.setting_remedies(&advice);
     remedies.retain(|remedy| advice.is_worthwhile(remedy));
     // A remedy that a setting carries out needs no person.
-    let manual: Vec<Remedy> = facts
-        .manual_remedies()
+    let manual: Vec<Remedy> = text
+        .manual_remedies(evidence)
         .iter()
         .map(|manual| advice.by_a_person(manual))
         .filter(|manual| remedies.iter().all(|other| other.id != manual.id))
@@ -41,6 +39,10 @@ pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
     sort_remedies(&mut remedies);
     remedies
 }
+
+/// Largest difference between two predicted rates, as a share, at which their round trips decide
+/// which remedy is better.
+const SAME_RATE: f64 = 0.05;
 
 fn sort_remedies(remedies: &mut [Remedy]) {
     let highest = remedies

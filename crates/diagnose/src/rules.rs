@@ -1,119 +1,248 @@
-//! The order in which the limits are asked, in each view. A limit has one function for each place in
-//! this order, in its own module, which knows its causes.
+//! The order in which the limits are asked. A rule is in the module of the limit that it finds, and
+//! is tried in each view that has the signals which it needs.
 
 use fullpipe_record::{
-    At, CaptureEvidence, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
+    At, CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
 };
 use fullpipe_units::{BitRate, Ratio};
 
-use crate::arrivals::ReceiverSampleFigures;
-use crate::ceilings::held_against;
-use crate::figures::{SenderSampleFigures, share_of_votes};
-use crate::finding::LimitFinding;
-use crate::limits::{
-    capacity, congestion_window, cpu, half_duplex, loss, memory_pressure, mtu, pacing,
-    receive_window, receiver_application, receiver_host, send_buffer, sender_application,
+use crate::ceilings::{ceilings_against, held_against};
+use crate::finding::{Finding, candidate_sets};
+use crate::gates::EvidenceAmount;
+use crate::limits::capacity::link::{self, LOSS_OR_QUEUE};
+use crate::limits::capacity::{allowance, half_duplex, host_queue, shared};
+use crate::limits::congestion_window::{growth, ramp_up, reordering};
+use crate::limits::loss::{self, out_of_order, policer, receiver_host};
+use crate::limits::mtu::{black_hole, mss_clamped};
+use crate::limits::pacing::{congestion_control, max_pacing_rate, qdisc};
+use crate::limits::receive_window::{self, device, memory_pressure};
+use crate::limits::receiver_application::{self, slow_reader};
+use crate::limits::sender_application::{self, idle, rate_limited};
+use crate::limits::{cpu, send_buffer, sender_itself};
+use crate::signals::path::UNSEEN;
+use crate::signals::{
+    CaptureView, JudgedSample, ReceiverView, SenderView, TransferView, share_of_votes,
 };
-use crate::path::UNSEEN;
-use crate::receiving::{self, on_path, own_end, sender};
-use crate::signals::{CaptureView, Signals};
-use crate::snapshot::JudgedSample;
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
-/// Returns the limit of the part of a transfer that `figures` of its sending end are of.
-pub(crate) fn find_limit_of_sender(
-    figures: &SenderSampleFigures,
-    signals: &Signals,
-) -> LimitFinding {
-    if figures.flows.is_empty() {
-        return LimitFinding::unknown_limit(vec!["samples of the sending end"]);
-    }
-    let found = mtu::without_progress(figures).unwrap_or_else(|| find_tcp_limit(figures));
-    let found = trace_cause(figures, found);
-    let found = capacity::behind_rates(figures, &found).unwrap_or(found);
-    let found = receiver_application::beside_window_of_few_looks(figures, found);
-    let found = open_at_few_looks(figures, found);
-    match signals.first_possible(std::iter::once(found), |found| held_against(figures, found)) {
-        Ok(found) => found,
-        Err(lacking) => LimitFinding::unknown_limit(lacking.into_iter().collect()),
+use Rule::{Any, Kernel, Packets, Receiver, Sender};
+
+/// A rule, by the signals that it needs.
+enum Rule {
+    /// Samples of either end.
+    Any(fn(&TransferView) -> Option<Finding>),
+    /// Samples of the sending end, of its kernel or of a capture.
+    Sender(fn(&SenderView) -> Option<Finding>),
+    /// The windows and the buffer of the sender's kernel.
+    Kernel(fn(&SenderView) -> Option<Finding>),
+    /// Packets of a capture.
+    Packets(fn(&CaptureView) -> Option<Finding>),
+    /// Samples of the receiving end alone.
+    Receiver(fn(&ReceiverView) -> Option<Finding>),
+}
+
+impl Rule {
+    pub(crate) fn find(&self, view: &TransferView) -> Option<Finding> {
+        match self {
+            Self::Any(rule) => rule(view),
+            Self::Sender(rule) => rule(view.sender()?),
+            Self::Kernel(rule) => rule(view.kernel()?),
+            Self::Packets(rule) => rule(&view.packets()?),
+            Self::Receiver(rule) => rule(view.receiver()?),
+        }
     }
 }
 
-/// Returns `found` as one of several where a few looks show it that say neither how many packets
-/// were lost at once, nor whether losses come again, nor who sets a pace.
-fn open_at_few_looks(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFinding {
-    let is_open = matches!(
-        found.verdict,
-        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering)
-            | LegalVerdict::Loss(LossVerdict::Random)
-            | LegalVerdict::Pacing(PacingVerdict::Qdisc)
-    );
-    if !is_open || figures.evidence.few_looks().is_none() {
-        return found;
+/// The rules of all views. The limit is the first that nothing speaks against.
+const ORDER: &[Rule] = &[
+    Packets(device::unscaled_at_sender),
+    Packets(black_hole::hardly_anything),
+    Sender(black_hole::without_progress),
+    Receiver(black_hole::nothing_arrives),
+    Any(link::full_as_stated),
+    Any(ramp_up::ended_early),
+    Receiver(rate_limited::arrives_as_asked),
+    Receiver(max_pacing_rate::arrives_as_paced),
+    Packets(slow_reader::swinging_window),
+    Packets(receive_window::below_a_segment),
+    Packets(device::closed_on_the_way),
+    Receiver(device::too_small_a_window_for_the_sender),
+    Packets(slow_reader::full_window_of_reader),
+    Receiver(slow_reader::unread_data_stays),
+    Packets(ramp_up::still_growing),
+    Packets(receive_window::find_captured_window),
+    Receiver(receive_window::own_window_in_use),
+    Receiver(cpu::own_processor),
+    Receiver(out_of_order::waits_for_timeouts),
+    Packets(slow_reader::fallen_window),
+    Packets(black_hole::little_and_no_answer),
+    Packets(idle::find_idle_sender),
+    Receiver(idle::silent_beyond_windows),
+    Packets(rate_limited::settled_below),
+    Packets(policer::policed_at_first),
+    Packets(rate_limited::caught_up),
+    Packets(device::lowered_window),
+    Packets(link::full_at_first),
+    Packets(max_pacing_rate::paces_itself),
+    Packets(host_queue::drops_before_capture),
+    Packets(sender_itself::keeps_buffer_full),
+    Packets(slow_reader::late_receiver),
+    Packets(find_captured_path_limit),
+    Receiver(shared::lengthened_path),
+    Receiver(link::queue_on_the_path),
+    Receiver(out_of_order::out_of_order),
+    Receiver(rate_limited::arrives_nearly_as_asked),
+    Packets(idle::idle_at_times),
+    Packets(growth::find_window_growth),
+    Receiver(growth::growing_window),
+    Receiver(idle::silent_sender),
+    Kernel(busy_or_idle),
+    Packets(sender_itself::sends_by_itself),
+    Receiver(sender_itself::sender_itself),
+];
+/// Limits that a host sets, or its program. They are also those of a second, which is too short to
+/// show the limit of the path.
+const OF_HOSTS: [fn(&SenderView) -> Option<Finding>; 5] = [
+    rate_limited::as_asked,
+    receive_window::find_receive_window,
+    max_pacing_rate::by_program,
+    send_buffer::find_send_buffer,
+    idle::find_program,
+];
+
+/// A limit that held the congestion window or the pace for a share of the time.
+type PathRule = fn(&SenderView, Ratio) -> Option<Finding>;
+
+/// Limits of the path, each with whether only the sender's kernel shows it.
+const OF_PATH: [(bool, PathRule); 8] = [
+    (false, policer::without_queue),
+    (true, slow_reader::behind_late_acknowledgements),
+    (false, link::full_bottleneck),
+    (false, reordering::held_without_loss),
+    (false, loss::find_loss),
+    (true, congestion_control::below_window),
+    (true, qdisc::held_in_host),
+    (true, growth::find_growth_after_loss),
+];
+
+/// A cause behind a limit that TCP shows.
+enum CauseRule {
+    Any(fn(&TransferView, &Finding) -> Option<Finding>),
+    Kernel(fn(&SenderView, &Finding) -> Option<Finding>),
+}
+
+/// Causes that the rest of the evidence shows: a processor, a file, a device that changes packets,
+/// the host's own queue.
+const CAUSES: [CauseRule; 11] = [
+    CauseRule::Kernel(memory_pressure::find_cause),
+    CauseRule::Kernel(sender_application::find_cause),
+    CauseRule::Kernel(receiver_application::find_cause),
+    CauseRule::Kernel(cpu::find_cause),
+    CauseRule::Any(half_duplex::find_cause),
+    CauseRule::Any(receiver_host::find_cause),
+    CauseRule::Any(mss_clamped::find_cause),
+    CauseRule::Kernel(device::find_cause),
+    CauseRule::Kernel(host_queue::behind_at_sender),
+    CauseRule::Kernel(qdisc::find_cause),
+    CauseRule::Kernel(shared::behind_on_path),
+];
+
+/// Returns the limit of a transfer.
+pub(crate) fn find_limit(view: &TransferView, amount: &EvidenceAmount) -> Finding {
+    if let Some(end) = view.packets().and_then(|packets| packets.capture.only) {
+        return one_way(view, end);
     }
-    LimitFinding {
-        other: None,
-        ..found.one_of_several()
+    let mut found = ORDER.iter().filter_map(|rule| rule.find(view));
+    if let Some(figures) = view.kernel() {
+        return limit_by_kernel(view, figures, found.next(), amount);
+    }
+    let found = amount.first_possible(found, |found| ceilings_against(view, found));
+    let unseen = if view.receiver().is_some() {
+        OTHER_END
+    } else {
+        SENDER
+    };
+    let found =
+        found.unwrap_or_else(|lacking| Finding::unknown_limit(vec![lacking.unwrap_or(unseen)]));
+    let found = trace_cause(view, found);
+    match view.packets() {
+        Some(packets) => packets.with_open_end(found),
+        None => found,
     }
 }
 
-/// Returns the limit that TCP alone shows.
-fn find_tcp_limit(figures: &SenderSampleFigures) -> LimitFinding {
-    if figures.snapshots().next().is_none() {
-        return LimitFinding::unknown_limit(vec!["samples of the sending end"]);
-    }
-    let as_a_whole = [capacity::full_as_stated, congestion_window::ended_early];
-    if let Some(found) = as_a_whole.into_iter().find_map(|rule| rule(figures)) {
-        return found;
-    }
+/// Returns the limit that was `found` in the figures of the sender's kernel. They show one limit,
+/// that of its busy time, whose cause is traced before anything speaks against it.
+fn limit_by_kernel(
+    view: &TransferView,
+    figures: &SenderView,
+    found: Option<Finding>,
+    amount: &EvidenceAmount,
+) -> Finding {
+    let found = found.unwrap_or_else(|| Finding::unknown_limit(vec!["samples of the sending end"]));
+    let found = trace_cause(view, found);
+    let found = allowance::behind_rates(figures, &found).unwrap_or(found);
+    let found = slow_reader::beside_window_of_few_looks(figures, found);
+    let found = std::iter::once(open_at_few_looks(figures, found));
+    amount
+        .first_possible(found, |found| ceilings_against(view, found))
+        .unwrap_or_else(|lacking| Finding::unknown_limit(lacking.into_iter().collect()))
+}
+
+/// Returns the limit that the packets of one `end` alone show.
+fn one_way(view: &TransferView, end: At) -> Finding {
+    let missing = if end == At::Sender {
+        "the receiver's acknowledgements and windows: a capture of the other direction"
+    } else {
+        "the sender's data: a capture of the other direction"
+    };
+    link::full_as_stated(view)
+        .or_else(|| black_hole::repeats_in_vain(&view.packets()?))
+        .unwrap_or_else(|| Finding::unknown_limit(vec![missing]))
+}
+
+/// Returns the limit while the sender has data, or its program where nothing held for as long as it
+/// had none; `None` without samples.
+fn busy_or_idle(figures: &SenderView) -> Option<Finding> {
+    figures.snapshots().next()?;
     let idle = figures
         .idle_share()
         .filter(|idle| idle.get() > MIN_IDLE_SHARE);
-    match (limit_while_busy(figures), idle) {
-        (Some(found), Some(idle))
-            if found.share < idle
-                || found.limit_kind() == Limit::Unknown
-                || is_of_path(&found) && sender_application::runs_dry_throughout(figures) =>
-        {
-            sender_application::idle_program(figures, idle)
-        }
-        (Some(found), _) => found,
-        (None, Some(idle)) => sender_application::idle_program(figures, idle),
-        (None, None) => LimitFinding::unknown_limit(missing_figures(figures)),
-    }
+    Some(
+        match (of_hosts(figures).or_else(|| of_path(figures)), idle) {
+            (Some(found), Some(idle))
+                if found.share < idle
+                    || found.limit_kind() == Limit::Unknown
+                    || is_of_path(&found) && idle::runs_dry_throughout(figures) =>
+            {
+                idle::idle_program(figures, idle)
+            }
+            (Some(found), _) => found,
+            (None, Some(idle)) => idle::idle_program(figures, idle),
+            (None, None) => Finding::unknown_limit(missing_figures(figures)),
+        },
+    )
 }
 
-fn is_of_path(found: &LimitFinding) -> bool {
+fn is_of_path(found: &Finding) -> bool {
     matches!(
         found.limit_kind(),
         Limit::Capacity | Limit::Loss | Limit::CongestionWindow
     )
 }
 
-fn limit_while_busy(figures: &SenderSampleFigures) -> Option<LimitFinding> {
-    of_hosts(figures).or_else(|| of_path(figures))
-}
-
 /// Returns a limit that one of the hosts or its program sets; or the full pipe, where a window
 /// holds more than fits it.
-fn of_hosts(figures: &SenderSampleFigures) -> Option<LimitFinding> {
-    let order = [
-        sender_application::as_asked,
-        receive_window::find_receive_window,
-        pacing::by_program,
-        send_buffer::find_send_buffer,
-        sender_application::find_program,
-    ];
-    let found = order.into_iter().find_map(|rule| rule(figures))?;
-    let signals = Signals::from_sender(figures);
+fn of_hosts(figures: &SenderView) -> Option<Finding> {
+    let found = OF_HOSTS.iter().find_map(|rule| rule(figures))?;
     if !matches!(found.limit_kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
         return Some(found);
     }
-    let behind = capacity::queue_behind_window(figures)
-        .or_else(|| loss::policed_behind_window(figures, found.share));
+    let behind = link::queue_behind_window(figures)
+        .or_else(|| policer::policed_behind_window(figures, found.share));
     match behind {
         Some(behind) => Some(behind),
-        None => signals
+        None => EvidenceAmount::from_sender(figures)
             .first_possible(std::iter::once(found), |found| held_against(figures, found))
             .ok(),
     }
@@ -121,175 +250,126 @@ fn of_hosts(figures: &SenderSampleFigures) -> Option<LimitFinding> {
 
 /// Returns the limit that held the congestion window or the pace, if one of them held data back for
 /// most of the time.
-fn of_path(figures: &SenderSampleFigures) -> Option<LimitFinding> {
-    let clocks = receive_window::clocks_say_window(figures);
-    let held = share_of_votes(
-        figures
-            .snapshots()
-            .map(|snapshot| snapshot.held_by_path(clocks)),
-    )
-    .filter(|share| share.get() >= MIN_LIMIT_SHARE)?;
-    let order = [
-        loss::without_queue,
-        receiver_application::behind_late_acknowledgements,
-        capacity::full_bottleneck,
-        congestion_window::held_without_loss,
-        loss::find_loss,
-        pacing::below_window,
-        pacing::held_in_host,
-        congestion_window::find_growth_after_loss,
-    ];
-    let found = order.into_iter().find_map(|rule| rule(figures, held));
+pub(crate) fn of_path(figures: &SenderView) -> Option<Finding> {
+    let held = share_held_by_path(figures, receive_window::clocks_say_window(figures))?;
+    let found = OF_PATH.iter().find_map(|(_, rule)| rule(figures, held));
     Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))
 }
 
-fn unexplained_limit(figures: &SenderSampleFigures, held: Ratio) -> LimitFinding {
+/// Returns the limit of the path that a capture shows, if it held data back for most of the time.
+/// How bursts pass the path, and whether its queue stands, decide against some rules.
+fn find_captured_path_limit(view: &CaptureView) -> Option<Finding> {
+    let held = share_held_by_path(view.figures, false)?;
+    let found = if view.fills_path() {
+        Finding::new(CapacityVerdict::Link, held)
+    } else {
+        // A queue that is empty so often is none of a full link.
+        OF_PATH
+            .iter()
+            .filter(|(needs_kernel, _)| !needs_kernel)
+            .filter_map(|(_, rule)| rule(view.figures, held))
+            .find(|found| found.limit_kind() != Limit::Capacity || !view.drains_queue())?
+    };
+    let found = view.with_standing_queue(found);
+    let found = shared::behind_on_path(view.figures, &found).unwrap_or(found);
+    if matches!(found.limit_kind(), Limit::Capacity | Limit::Loss) {
+        // A link that the sender leaves idle so often is not full.
+        let carries_more = found.is(CapacityVerdict::Shared);
+        let idle = if carries_more {
+            idle::leaves_path_idle(view)
+        } else {
+            idle::idle_at_times(view)
+        };
+        if idle.is_some() {
+            return idle;
+        }
+    }
+    let may_be_queue = found.is(LossVerdict::Random) && view.sees_no_queue();
+    Some(if may_be_queue {
+        found.one_of(&LOSS_OR_QUEUE)
+    } else {
+        view.with_pauses(view.with_shaper(found))
+    })
+}
+
+/// Returns the share of the time in which the congestion window or the pace held data back, if that
+/// was most of it.
+fn share_held_by_path(figures: &SenderView, clocks_say_window: bool) -> Option<Ratio> {
+    let snapshots = figures.snapshots();
+    let votes = snapshots.map(|snapshot| snapshot.held_by_path(clocks_say_window));
+    share_of_votes(votes).filter(|share| share.get() >= MIN_LIMIT_SHARE)
+}
+
+fn unexplained_limit(figures: &SenderView, held: Ratio) -> Finding {
     let missing = if figures.evidence.bandwidth.is_none() {
         "the bandwidth of the path"
     } else {
         UNSEEN
     };
-    LimitFinding {
+    Finding {
         share: held,
-        ..LimitFinding::unknown_limit(vec![missing])
+        ..Finding::unknown_limit(vec![missing])
     }
 }
 
-/// Returns the limit of the hosts, with the cause behind it: a part may be too short to show the
-/// limit of the path.
-pub(crate) fn of_hosts_traced(figures: &SenderSampleFigures) -> Option<LimitFinding> {
-    of_hosts(figures).map(|found| trace_cause(figures, found))
+/// Returns the limit of the hosts in a part of a transfer, with the cause behind it.
+pub(crate) fn limit_of_part(view: &TransferView) -> Option<Finding> {
+    Some(trace_cause(view, of_hosts(view.kernel()?)?))
 }
 
-/// Returns the cause behind a limit that TCP shows, where the rest of the evidence shows it: a
-/// device that changes packets, a processor, a file, the host's own queue. None lies behind a rate
-/// that was asked for and is reached; and nothing but small segments behind a link that carries all
-/// it can.
-fn trace_cause(figures: &SenderSampleFigures, found: LimitFinding) -> LimitFinding {
-    if found.limit_kind() == Limit::SenderApplication
-        && sender_application::as_asked(figures).is_some()
-    {
+/// Returns the cause behind a limit that TCP shows. None lies behind a rate that was asked for and
+/// is reached; and nothing but small segments behind a link that carries all it can.
+fn trace_cause(view: &TransferView, found: Finding) -> Finding {
+    let kind = found.limit_kind();
+    let is_asked = |figures| rate_limited::as_asked(figures).is_some();
+    if kind == Limit::SenderApplication && view.kernel().is_some_and(is_asked) {
         return found;
     }
-    if found.limit_kind() == Limit::Capacity && capacity::carries_all_as_stated(figures) {
-        return mtu::find_cause(figures, &found).unwrap_or(found);
+    if kind == Limit::Capacity && link::carries_all(view.rate(), view.stated_capacity()) {
+        return mss_clamped::find_cause(view, &found).unwrap_or(found);
     }
-    let order = [
-        memory_pressure::find_cause,
-        sender_application::find_cause,
-        receiver_application::find_cause,
-        cpu::find_cause,
-        mtu::find_cause,
-        receive_window::find_cause,
-        half_duplex::find_cause,
-        receiver_host::find_cause,
-        capacity::behind_at_sender,
-        pacing::find_cause,
-        capacity::behind_on_path,
-    ];
-    order
-        .into_iter()
-        .find_map(|rule| rule(figures, &found))
-        .unwrap_or(found)
-}
-
-/// Returns the limit of a transfer of which the receiving end alone was seen.
-pub(crate) fn find_limit_of_receiver(
-    arrivals: &ReceiverSampleFigures,
-    signals: &Signals,
-) -> LimitFinding {
-    let sought = [
-        receiving::nothing_arrives,
-        on_path::full_as_stated,
-        receiving::ended_early,
-        receiving::as_asked,
-        own_end::too_small_a_window_for_the_sender,
-        own_end::slow_reader,
-        own_end::own_window_in_use,
-        own_end::own_processor,
-        on_path::waits_for_timeouts,
-        sender::silent_beyond_windows,
-        on_path::lengthened_path,
-        on_path::queue_on_the_path,
-        on_path::out_of_order,
-        receiving::nearly_as_asked,
-        on_path::growing_window,
-        sender::silent_sender,
-        sender::sender_itself,
-    ];
-    let found = sought.into_iter().filter_map(|rule| rule(arrivals));
-    let found = signals.first_possible(found, |_| arrivals.find_ceilings());
-    let found = found.unwrap_or_else(|lacking| {
-        LimitFinding::unknown_limit(vec![lacking.unwrap_or(receiving::OTHER_END)])
+    let cause = CAUSES.iter().find_map(|rule| match rule {
+        CauseRule::Any(rule) => rule(view, &found),
+        CauseRule::Kernel(rule) => rule(view.kernel()?, &found),
     });
-    half_duplex::behind_arrivals(arrivals.evidence, &found)
-        .or_else(|| receiver_host::behind_arrivals(arrivals, &found))
-        .or_else(|| mtu::behind_arrivals(arrivals, &found))
-        .unwrap_or(found)
+    cause.unwrap_or(found)
 }
 
-/// Returns the limit that a capture shows.
-pub(crate) fn find_limit_of_capture(
-    figures: &SenderSampleFigures,
-    capture: &CaptureEvidence,
-    signals: &Signals,
-) -> LimitFinding {
-    let view = CaptureView { figures, capture };
-    if let Some(end) = capture.only {
-        let missing = if end == At::Sender {
-            ACKNOWLEDGEMENTS
-        } else {
-            DATA
-        };
-        return capacity::full_as_stated(figures)
-            .or_else(|| view.repeats_in_vain())
-            .unwrap_or_else(|| LimitFinding::unknown_limit(vec![missing]));
+candidate_sets! {
+    /// A window that grows at a few looks.
+    AFTER_UNSEEN_LOSSES: [
+        CongestionWindow Recovering, Loss Random, Loss Policer, Loss ShallowQueue
+    ] in [Sender],
+        "listings each second for a minute (ss -tin), or a capture: whether losses come again, \
+         and how many at once";
+    /// Losses between a few looks.
+    UNSEEN_LOSSES: [Loss Random, Loss Policer, Loss ShallowQueue] in [Sender],
+        "listings each second for a minute (ss -tin), or a capture: how many are lost at once, \
+         and at which window";
+    /// A pace at a few looks.
+    WHOSE_PACE: [Pacing Qdisc, Pacing MaxPacingRate] in [Sender],
+        "the queueing discipline of the sender's device (tc -s qdisc), and whether its program \
+         sets a pace";
+}
+
+/// Returns `found` as one of several where a few looks show it that say neither how many packets
+/// were lost at once, nor whether losses come again, nor who sets a pace.
+fn open_at_few_looks(figures: &SenderView, found: Finding) -> Finding {
+    let set = match found.verdict {
+        LegalVerdict::CongestionWindow(CongestionWindowVerdict::Recovering) => &AFTER_UNSEEN_LOSSES,
+        LegalVerdict::Loss(LossVerdict::Random) => &UNSEEN_LOSSES,
+        LegalVerdict::Pacing(PacingVerdict::Qdisc) => &WHOSE_PACE,
+        _ => return found,
+    };
+    if figures.evidence.few_looks().is_some() {
+        found.one_of(set)
+    } else {
+        found
     }
-    let whole = [mtu::without_progress, capacity::full_as_stated];
-    let order = [
-        CaptureView::ended_early,
-        CaptureView::swinging_window,
-        CaptureView::below_a_segment,
-        CaptureView::closed_on_the_way,
-        CaptureView::slow_reader,
-        CaptureView::ramp_up,
-        CaptureView::find_receive_window,
-        CaptureView::fallen_window,
-        CaptureView::little_and_no_answer,
-        CaptureView::find_idle_sender,
-        CaptureView::settled_below,
-        CaptureView::policed_at_first,
-        CaptureView::caught_up,
-        CaptureView::lowered_window,
-        CaptureView::full_at_first,
-        CaptureView::own_pace,
-        CaptureView::own_queue,
-        CaptureView::buffer_of_sender,
-        CaptureView::late_receiver,
-        CaptureView::find_path_limit,
-        CaptureView::idle_at_times,
-        CaptureView::find_window_growth,
-        CaptureView::of_sender,
-    ];
-    let found = [
-        CaptureView::unscaled_at_sender,
-        CaptureView::hardly_anything,
-    ]
-    .into_iter()
-    .filter_map(|rule| rule(&view));
-    let found = found
-        .chain(whole.into_iter().filter_map(|rule| rule(figures)))
-        .chain(order.into_iter().filter_map(|rule| rule(&view)));
-    let found = signals
-        .first_possible(found, |found| held_against(figures, found))
-        .unwrap_or_else(|lacking| LimitFinding::unknown_limit(vec![lacking.unwrap_or(SENDER)]));
-    let causes = [receiver_host::find_cause, mtu::find_cause];
-    let cause = causes.into_iter().find_map(|rule| rule(figures, &found));
-    view.with_open_end(cause.unwrap_or(found))
 }
 
 /// Returns the names of the figures that more would take.
-fn missing_figures(figures: &SenderSampleFigures) -> Vec<&'static str> {
+fn missing_figures(figures: &SenderView) -> Vec<&'static str> {
     let mut names: Vec<&str> = FIGURES_OF_SNAPSHOTS
         .into_iter()
         .filter(|(_, is_stated)| !figures.snapshots().any(is_stated))
@@ -330,11 +410,8 @@ const FIGURES_OF_SNAPSHOTS: [SnapshotFigure; 5] = [
         snapshot.sndbuf.is_some() && snapshot.queued.is_some()
     }),
 ];
-
 /// Figures that only the sender has.
 const SENDER: &str = "the sender's congestion window, its buffer and its pace";
-
-/// Figures that only the receiver's packets have, and those that only the sender's have.
-const ACKNOWLEDGEMENTS: &str =
-    "the receiver's acknowledgements and windows: a capture of the other direction";
-const DATA: &str = "the sender's data: a capture of the other direction";
+/// Figures that only the other end has.
+pub(crate) const OTHER_END: &str =
+    "the sender's congestion window, its send buffer and what it sent again";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fullpipe_record::{Cause, Limit, OtherLimit, RunnerUp};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::thresholds::CLOSE_LIMIT_SHARE;
+use crate::signals::time_ratio;
 
 /// Returns the limit closest to `kind`, which leaves the rate `rate`: by `ceilings`, or else by the
 /// time in which it held, of which `kind` had the share `of_the_time`.
@@ -27,11 +27,7 @@ pub(crate) fn once_lifted(
     ceilings: &BTreeMap<Limit, BitRate>,
 ) -> BTreeMap<Limit, BitRate> {
     let queued = loaded.zip(idle).filter(|_| kind == Limit::Capacity);
-    let longer = queued.map_or(1.0, |(rtt, idle)| {
-        Ratio::from_quotient(rtt.as_secs_f64(), idle.as_secs_f64())
-            .get()
-            .max(1.0)
-    });
+    let longer = queued.map_or(1.0, |(rtt, idle)| time_ratio(rtt, idle).get().max(1.0));
     let mut lifted = ceilings.clone();
     for (kind, rate) in &mut lifted {
         if is_of_a_rule(*kind) {
@@ -40,6 +36,13 @@ pub(crate) fn once_lifted(
     }
     lifted
 }
+
+/// Largest difference from the deciding limit, as a share of it, at which another limit is as good
+/// as it.
+///
+/// The share applies to ceilings and to the times in which limits held. A choice, not measured:
+/// predictions are held to three percent, and round trips vary by more.
+const CLOSE_LIMIT_SHARE: f64 = 0.1;
 
 fn by_ceiling(kind: Limit, rate: BitRate, ceilings: &BTreeMap<Limit, BitRate>) -> Option<RunnerUp> {
     let deciding = ceilings
@@ -64,7 +67,7 @@ fn by_ceiling(kind: Limit, rate: BitRate, ceilings: &BTreeMap<Limit, BitRate>) -
 
 /// Returns true if a ceiling follows from sizes, and not from the course of the transfer on the
 /// path.
-const fn is_of_a_rule(kind: Limit) -> bool {
+pub(crate) const fn is_of_a_rule(kind: Limit) -> bool {
     matches!(
         kind,
         Limit::ReceiveWindow | Limit::SendBuffer | Limit::ApplicationWindow

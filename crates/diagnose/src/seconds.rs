@@ -6,16 +6,18 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::figures::SenderSampleFigures;
-use crate::finding::LimitFinding;
-use crate::rules::of_hosts_traced;
-use crate::thresholds::{MAX_PARTS, MIN_OTHER_SHARE, PART_ROUND_TRIPS, PART_TIME};
+use crate::finding::Finding;
+use crate::rules::limit_of_part;
+use crate::signals::{SenderView, TransferView, time_ratio};
+
+/// Share of the time from which another limit is worth reporting.
+const MIN_OTHER_SHARE: f64 = 0.15;
 
 /// Returns the limits other than `whole` that held in some seconds of the transfer, each with its
 /// share of the transfer's time, the largest first; and the share of `whole`. Together they have no
 /// more than the time that `whole` leaves, by its share of the judged part. Shares that are too
 /// small to matter are left out. One direction of packets alone shows none.
-pub(crate) fn other_limits(evidence: &Evidence, whole: &LimitFinding) -> (Vec<OtherLimit>, Ratio) {
+pub(crate) fn other_limits(evidence: &Evidence, whole: &Finding) -> (Vec<OtherLimit>, Ratio) {
     if evidence
         .capture
         .is_some_and(|capture| capture.only.is_some())
@@ -41,7 +43,7 @@ pub(crate) fn other_limits(evidence: &Evidence, whole: &LimitFinding) -> (Vec<Ot
 }
 
 /// Returns each limit of some parts of equal length, with its share of them.
-fn limits_by_share(parts: &[LimitFinding]) -> Vec<OtherLimit> {
+fn limits_by_share(parts: &[Finding]) -> Vec<OtherLimit> {
     let share = Ratio::from_quotient(1.0, parts.len() as f64);
     let mut limits: Vec<OtherLimit> = Vec::new();
     for found in parts {
@@ -67,7 +69,7 @@ fn limits_by_share(parts: &[LimitFinding]) -> Vec<OtherLimit> {
 }
 
 /// Returns the share of the transfer's time in which `whole` did not hold, of what was judged.
-fn left_by(whole: &LimitFinding, evidence: &Evidence) -> f64 {
+fn left_by(whole: &Finding, evidence: &Evidence) -> f64 {
     let end = evidence
         .sender_samples
         .iter()
@@ -75,15 +77,19 @@ fn left_by(whole: &LimitFinding, evidence: &Evidence) -> f64 {
         .max()
         .unwrap_or_default();
     let judged = evidence.steady.map_or(end, |steady| steady.duration);
-    1.0 - whole.share.get().min(1.0)
-        * Ratio::from_quotient(judged.as_secs_f64(), end.as_secs_f64())
-            .get()
-            .min(1.0)
+    1.0 - whole.share.get().min(1.0) * time_ratio(judged, end).get().min(1.0)
 }
+
+/// Length of the parts in which a transfer is judged one after the other.
+const PART_TIME: Span = Span::from_secs(1);
+/// Round trips of such a part, where that is longer.
+const PART_ROUND_TRIPS: u64 = 2;
+/// Largest number of parts that are judged one after the other.
+const MAX_PARTS: u64 = 600;
 
 /// Returns the limit of each second, or of two round trips where that is longer; of so much time in
 /// a very long transfer that there are not too many.
-fn limit_of_each(evidence: &Evidence, whole: &LimitFinding) -> Vec<LimitFinding> {
+fn limit_of_each(evidence: &Evidence, whole: &Finding) -> Vec<Finding> {
     let progress = TransferProgress::from_samples(&evidence.sender_samples, Span::MAX);
     let Some(end) = progress.snapshot_times().last().copied() else {
         return Vec::new();
@@ -103,18 +109,15 @@ fn limit_of_each(evidence: &Evidence, whole: &LimitFinding) -> Vec<LimitFinding>
                 rate: progress.mean_rate(from, from + length),
                 duration: length,
             };
-            in_second(
-                &SenderSampleFigures::from_part(evidence, Some(part)),
-                whole,
-                from >= ramp_ends,
-            )
+            let figures = SenderView::from_part(evidence, Some(part));
+            in_second(&TransferView::from_part(figures), whole, from >= ramp_ends)
         })
         .collect()
 }
 
 /// Returns the limit of one second. It is too short to show the limit of the path: there the whole
 /// transfer's limit stands, or the ramp.
-fn in_second(figures: &SenderSampleFigures, whole: &LimitFinding, is_steady: bool) -> LimitFinding {
+fn in_second(view: &TransferView, whole: &Finding, is_steady: bool) -> Finding {
     let of_path = matches!(
         whole.limit_kind(),
         Limit::Capacity
@@ -124,10 +127,10 @@ fn in_second(figures: &SenderSampleFigures, whole: &LimitFinding, is_steady: boo
             | Limit::Mtu
             | Limit::Cpu
     );
-    match of_hosts_traced(figures) {
+    match limit_of_part(view) {
         Some(found) => found,
-        None if !is_steady => LimitFinding::new(CongestionWindowVerdict::RampUp, Ratio::ONE),
+        None if !is_steady => Finding::always(CongestionWindowVerdict::RampUp),
         None if of_path => whole.clone(),
-        None => LimitFinding::unknown_limit(Vec::new()),
+        None => Finding::unknown_limit(Vec::new()),
     }
 }

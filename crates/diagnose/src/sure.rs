@@ -6,7 +6,7 @@ use fullpipe_record::{
 use fullpipe_stats::{RateInterval, within_run};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::figures::SenderSampleFigures;
+use crate::signals::SenderView;
 use crate::verdict::diagnose;
 
 /// Parts of equal length into which the steady part is cut for the interval of its rate.
@@ -27,18 +27,15 @@ const OF_CONSTANT_LIMIT: LeastCourse = LeastCourse {
     round_trips: 5,
     same_at: &[0.9],
 };
-
 /// Losses come by chance, and other flows change.
 const OF_CHANCE: LeastCourse = LeastCourse {
     steady: Span::from_millis(1500),
     round_trips: 10,
     same_at: &[0.8, 0.6],
 };
-
 /// Segments of a sawtooth of a window of one segment: 3 W² ÷ 8 pass while it grows from half of W to
 /// W, by one in each round trip (Mathis et al., 1997).
 const SEGMENTS_OF_A_SAWTOOTH: f64 = 0.375;
-
 /// Sawteeth after which the next is expected to be like them.
 const SAWTEETH: f64 = 2.0;
 
@@ -103,7 +100,7 @@ fn least_course(verdict: &Verdict) -> LeastCourse {
 /// to a congestion control that yields to them: [`SAWTEETH`] of the window that fills the path. That
 /// of BBR does not yield to few.
 fn has_seen_sawteeth(evidence: &Evidence, steady: Steady) -> bool {
-    if SenderSampleFigures::from_evidence(evidence).is_bbr() {
+    if SenderView::from_evidence(evidence).is_bbr() {
         return true;
     }
     let rtt = evidence.idle_rtt.unwrap_or_default();

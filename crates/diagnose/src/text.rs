@@ -1,55 +1,26 @@
 //! Figures as text, for sentences and tables.
 
+use fullpipe_record::{At, BurstRate, CaptureEvidence};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
 
-use crate::figures::SenderSampleFigures;
-use crate::path;
+use crate::signals::{CaptureView, Row, SenderView, path};
 
-/// A row of the figures that decided: its name, and its text where the evidence has it.
-pub(crate) type Row = (&'static str, Option<String>);
-
-/// Figures that the sentences of most limits have.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BasicFacts {
-    /// Mean rate of all streams.
-    pub(crate) rate: BitRate,
-    /// Median round-trip time of the judged part.
-    pub(crate) rtt: Option<Span>,
-    /// Round-trip time of the idle path.
-    pub(crate) idle_rtt: Option<Span>,
-    streams: u16,
-    /// Payload that the stated bandwidth can carry.
-    capacity: Option<BitRate>,
+/// Returns the end of a sentence about the stated capacity; nothing where none was stated.
+pub(crate) fn could_carry(figures: &SenderView) -> String {
+    path::stated_capacity(figures)
+        .map_or_else(String::new, |rate| format!("; the path could carry {rate}"))
 }
 
-impl BasicFacts {
-    pub(crate) fn from_figures(figures: &SenderSampleFigures) -> Self {
-        Self {
-            rate: figures.rate,
-            rtt: figures.rtt,
-            idle_rtt: figures.idle_rtt,
-            streams: figures.stream_count(),
-            capacity: path::stated_capacity(figures),
-        }
-    }
-
-    /// Returns the end of a sentence about the stated capacity; nothing where none was stated.
-    pub(crate) fn could_carry(&self) -> String {
-        self.capacity
-            .map_or_else(String::new, |rate| format!("; the path could carry {rate}"))
-    }
-
-    /// Returns ` in 3 streams together`; nothing of one stream.
-    pub(crate) fn in_streams(&self) -> String {
-        match self.streams {
-            1 => String::new(),
-            streams => format!(" in {streams} streams together"),
-        }
+/// Returns ` in 3 streams together`; nothing of one stream.
+pub(crate) fn in_streams(figures: &SenderView) -> String {
+    match figures.stream_count() {
+        1 => String::new(),
+        streams => format!(" in {streams} streams together"),
     }
 }
 
 /// Returns the mean of the bytes in flight, of the advertised window.
-pub(crate) fn in_flight(figures: &SenderSampleFigures) -> Row {
+pub(crate) fn in_flight(figures: &SenderView) -> Row {
     let sizes = (
         figures.mean_size(|snapshot| snapshot.outstanding),
         figures.mean_size(|snapshot| snapshot.window),
@@ -58,7 +29,7 @@ pub(crate) fn in_flight(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the mean of the bytes that were written and not sent.
-pub(crate) fn unsent_row(figures: &SenderSampleFigures) -> Row {
+pub(crate) fn unsent_row(figures: &SenderView) -> Row {
     (
         "unsent mean",
         figures
@@ -68,7 +39,7 @@ pub(crate) fn unsent_row(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the mean of the bytes in the pipe, of the congestion window.
-fn in_pipe(figures: &SenderSampleFigures) -> Row {
+fn in_pipe(figures: &SenderView) -> Row {
     if figures.evidence.capture.is_some() {
         // A capture shows no congestion window.
         return in_flight(figures);
@@ -81,7 +52,7 @@ fn in_pipe(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the mean of the bytes in the send buffer, of its largest size.
-pub(crate) fn queued_row(figures: &SenderSampleFigures) -> Row {
+pub(crate) fn queued_row(figures: &SenderView) -> Row {
     let sizes = (
         figures.mean_size(|snapshot| snapshot.queued),
         figures.max_size(|snapshot| snapshot.sndbuf),
@@ -90,7 +61,7 @@ pub(crate) fn queued_row(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the share of the time in which the sender had nothing to send.
-pub(crate) fn idle_row(figures: &SenderSampleFigures) -> Row {
+pub(crate) fn idle_row(figures: &SenderView) -> Row {
     (
         "idle",
         figures
@@ -100,7 +71,7 @@ pub(crate) fn idle_row(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the row with the number of times that the streams went into recovery.
-fn recoveries_row(figures: &SenderSampleFigures) -> Row {
+fn recoveries_row(figures: &SenderView) -> Row {
     (
         "recoveries seen",
         figures
@@ -110,7 +81,7 @@ fn recoveries_row(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the payload that the stated bandwidth can carry.
-fn capacity_row(figures: &SenderSampleFigures) -> Row {
+fn capacity_row(figures: &SenderView) -> Row {
     (
         "stated capacity",
         path::stated_capacity(figures).map(|rate| rate.to_string()),
@@ -118,7 +89,7 @@ fn capacity_row(figures: &SenderSampleFigures) -> Row {
 }
 
 /// Returns the figures that show the course of the windows and of the buffer.
-pub(crate) fn trend_rows(figures: &SenderSampleFigures) -> Vec<Row> {
+pub(crate) fn trend_rows(figures: &SenderView) -> Vec<Row> {
     vec![
         in_flight(figures),
         in_pipe(figures),
@@ -129,7 +100,7 @@ pub(crate) fn trend_rows(figures: &SenderSampleFigures) -> Vec<Row> {
 }
 
 /// Returns the figures that show the load of the path.
-pub(crate) fn of_path(figures: &SenderSampleFigures) -> Vec<Row> {
+pub(crate) fn of_path(figures: &SenderView) -> Vec<Row> {
     vec![
         in_pipe(figures),
         unsent_row(figures),
@@ -177,3 +148,82 @@ pub(crate) fn rate_clause(rate: Option<BitRate>, rtt: Option<Span>) -> String {
 
 /// In place of a figure that the evidence does not have.
 const UNKNOWN_FIGURE: &str = "an unknown amount";
+
+/// Returns the figures of a capture that decide.
+pub(crate) fn capture_rows(capture: &CaptureEvidence) -> Vec<Row> {
+    let place = match capture.point {
+        Some(At::Sender) => "at the sender",
+        Some(At::Receiver) => "at the receiver",
+        Some(_) => "between the ends",
+        None => "at a place that the packets do not show",
+    };
+    let only = capture.only.map(|end| match end {
+        At::Sender => "of the sender alone",
+        _ => "of the receiver alone",
+    });
+    let two_way = only.is_none();
+    let lost = (capture.lost_before > 0).then(|| count_noun(capture.lost_before, "segment"));
+    vec![
+        ("captured", Some(place.to_owned())),
+        ("captured packets", only.map(str::to_owned)),
+        (
+            "sent on acknowledgements",
+            capture.clocked.map(|share| share.to_string()),
+        ),
+        (
+            "little in flight",
+            two_way.then(|| format!("{} of the time", capture.idle)),
+        ),
+        (
+            "sent most often at",
+            capture
+                .departures
+                .map(|burst| sent_most_often_at(burst, capture.sustained)),
+        ),
+        (
+            "acknowledged most often at",
+            capture.acknowledgements.map(text_of_burst),
+        ),
+        (
+            "no full segments",
+            Some(format!("{} of the packets", capture.partial)),
+        ),
+        ("lost before this point", lost),
+    ]
+}
+
+/// Returns the most frequent rate of the data, with what was sustained where that is clearly less.
+fn sent_most_often_at(burst: BurstRate, sustained: Option<BitRate>) -> String {
+    const FASTER: f64 = 1.1;
+    let own = text_of_burst(burst);
+    match sustained.filter(|sustained| burst.rate > sustained.scale_by(FASTER)) {
+        Some(sustained) => format!("{own}, in bursts; over 200 ms at most {sustained}"),
+        None => own,
+    }
+}
+
+fn text_of_burst(burst: BurstRate) -> String {
+    format!("{}, {} of the data", burst.rate, burst.share)
+}
+
+impl CaptureView<'_> {
+    /// Returns the mean of the bytes in flight.
+    pub(crate) fn flight_text(&self) -> String {
+        size_text(self.figures.mean_size(|one| one.outstanding))
+    }
+
+    /// Returns `over 20 ms that is 30 Mbit/s`.
+    pub(crate) fn rate_text(&self) -> String {
+        let (rate, rtt) = (self.figures.rate, time_text(self.figures.rtt));
+        format!("over {rtt} that is {rate}")
+    }
+
+    /// Returns the receiver's window. If neither a handshake nor the data in flight shows its scale,
+    /// it is never full.
+    pub(crate) fn window_text(&self) -> String {
+        match self.figures.mean_size(|one| one.window) {
+            None if self.lacks_handshake() => "more, whatever the scale of its windows,".to_owned(),
+            window => size_text(window),
+        }
+    }
+}

@@ -1,26 +1,23 @@
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Basis, Evidence, Limit, OtherLimit, Verdict};
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_record::{Basis, Evidence, Limit, Verdict};
+use fullpipe_units::{BitRate, Ratio, median};
 
-use crate::arrivals::ReceiverSampleFigures;
-use crate::candidates::find_candidates;
-use crate::captured;
-use crate::ceilings::find_ceilings;
+use crate::ceilings::{ceilings_against, find_ceilings};
 use crate::confidence::confidence;
-use crate::credit::ProgramCredit;
-use crate::figures::SenderSampleFigures;
-use crate::finding::LimitFinding;
+use crate::finding::{Finding, find_candidates};
+use crate::gates::EvidenceAmount;
 use crate::host_counters::with_host_counters;
-use crate::limits::{self, LimitFacts, application_window, receiver_application};
-use crate::machine;
-use crate::receiving;
-use crate::rules::{find_limit_of_capture, find_limit_of_receiver, find_limit_of_sender};
+use crate::limits::application_window::credit::ProgramCredit;
+use crate::limits::receiver_application::slow_reader;
+use crate::limits::{self, application_window};
+use crate::rules::{OTHER_END, find_limit};
 use crate::runner_up::{once_lifted, runner_up};
 use crate::seconds;
-use crate::signals::{Signals, TransferTime};
-use crate::syn_quotes;
-use crate::text::{self, Row};
+use crate::signals::arrivals::counter_growth;
+use crate::signals::{ReceiverView, Row, SeenEnd, SenderView, TransferView, machine, syn_quotes};
+use crate::text::{self, time_text};
+use crate::transfer_time::TransferTime;
 
 /// Returns the limit of a transfer.
 ///
@@ -33,170 +30,110 @@ use crate::text::{self, Row};
 /// Never fails: evidence that shows nothing gives [`Limit::Unknown`], whose `missing` figure names
 /// what is lacking. Counters of hosts without a connection give candidates alone.
 pub fn diagnose(evidence: &Evidence) -> Verdict {
-    let basis = evidence_basis(evidence);
-    let judgement = if basis == Basis::Receiver {
-        of_receiver(evidence)
-    } else {
-        of_sender(evidence, basis)
-    };
-    with_host_counters(judgement.verdict(evidence), evidence)
-}
-
-/// A limit that was found, with all that a verdict says of it, from one view.
-struct Judgement {
-    basis: Basis,
-    finding: LimitFinding,
-    signals: Signals,
-    time: TransferTime,
-    /// Round-trip times under load and of the idle path.
-    rtts: [Option<Span>; 2],
-    ceilings: BTreeMap<Limit, BitRate>,
-    others: Vec<OtherLimit>,
-    /// Share of the time of the limit itself, as the seconds show it.
-    of_the_time: Ratio,
-    sentence: String,
-    shown: BTreeMap<String, String>,
-    other_end_would_show: Option<String>,
-}
-
-impl Judgement {
-    fn verdict(self, evidence: &Evidence) -> Verdict {
-        let Self {
-            basis,
-            finding,
-            signals,
-            time,
-            ..
-        } = self;
-        let (kind, rate) = (finding.limit_kind(), signals.rate);
-        let once_lifted = once_lifted(kind, self.rtts, &self.ceilings);
-        let runner_up = runner_up((kind, rate), &once_lifted, &self.others, self.of_the_time);
-        let (candidates, would_distinguish) = find_candidates(basis, &finding, &evidence.request);
-        let mut shown = self.shown;
-        shown.extend(machine::host_rows(evidence));
-        shown.extend(
-            syn_quotes::quoted_options(evidence)
-                .map(|text| ("SYN as quoted by routers".to_owned(), text)),
-        );
-        shown.extend(
-            (!finding.missing.is_empty())
-                .then(|| ("missing".to_owned(), finding.missing.join(", "))),
-        );
-        Verdict {
-            kind,
-            cause: finding.verdict.limit_cause(),
-            at: finding.verdict.limit_place(),
-            share: Ratio::new(finding.share.get().min(1.0)),
-            confidence: confidence(&finding, &signals),
-            sentence: self.sentence,
-            runner_up,
-            evidence: shown,
-            ceilings: self.ceilings,
-            others: self.others,
-            where_time_went: time.shares(),
-            basis,
-            candidates,
-            would_distinguish,
-            other_end_would_show: self.other_end_would_show,
-        }
-    }
-}
-
-fn of_receiver(evidence: &Evidence) -> Judgement {
-    let arrivals = ReceiverSampleFigures::from_evidence(evidence);
-    let (signals, time) = (
-        Signals::from_receiver(&arrivals),
-        TransferTime::from_receiver(&arrivals),
-    );
-    let found = find_limit_of_receiver(&arrivals, &signals);
-    let credit = ProgramCredit::from_receiver(&arrivals);
-    let (rate, rtt) = (arrivals.rate, arrivals.rtt);
-    let finding = application_window::above_tcp(evidence, rate, rtt, found, credit);
-    Judgement {
-        basis: Basis::Receiver,
-        rtts: [arrivals.rtt, evidence.idle_rtt],
-        ceilings: arrivals.find_ceilings(),
-        others: Vec::new(),
-        of_the_time: Ratio::ZERO,
-        sentence: arrivals.explain_finding(&finding),
-        shown: arrivals.shown_figures(),
-        other_end_would_show: Some(receiving::OTHER_END.to_owned()),
-        finding,
-        signals,
-        time,
-    }
-}
-
-fn of_sender(evidence: &Evidence, basis: Basis) -> Judgement {
-    let figures = SenderSampleFigures::from_evidence(evidence);
-    let time = TransferTime::from_sender(&SenderSampleFigures::from_part(evidence, None));
-    let signals = Signals::from_sender(&figures);
-    let found = match &evidence.capture {
-        Some(capture) => find_limit_of_capture(&figures, capture, &signals),
-        None => find_limit_of_sender(&figures, &signals),
-    };
-    let found = receiver_application::behind_limit_of_path(&figures, &found).unwrap_or(found);
-    let found = time.decide(found);
-    let credit = ProgramCredit::from_sender(&figures);
-    let finding = application_window::above_tcp(evidence, figures.rate, figures.rtt, found, credit);
-    let facts = limits::limit_facts(&finding, &figures);
-    let mut ceilings = find_ceilings(&figures, &finding);
-    ceilings.extend(
-        application_window::ceiling_of(&finding, evidence, figures.rtt, credit)
-            .map(|rate| (Limit::ApplicationWindow, rate)),
-    );
-    let (others, of_the_time) = if evidence.few_looks() == Some(1) {
+    let view = TransferView::from_evidence(evidence);
+    let amount = EvidenceAmount::from_view(&view);
+    let time = TransferTime::from_view(&view);
+    let (finding, credit) = judge_view(&view, &amount, &time);
+    let ceilings = view_ceilings(&view, &finding, credit);
+    let (others, of_the_time) = if view.sender().is_none() || evidence.few_looks() == Some(1) {
         (Vec::new(), Ratio::ZERO)
     } else {
         seconds::other_limits(evidence, &finding)
     };
-    let is_alone = basis == Basis::Sender;
-    Judgement {
-        basis,
-        rtts: [figures.rtt, figures.idle_rtt],
+    let kind = finding.limit_kind();
+    let idle_rtt = view
+        .sender()
+        .map_or(evidence.idle_rtt, |figures| figures.idle_rtt);
+    let once_lifted = once_lifted(kind, [view.rtt(), idle_rtt], &ceilings);
+    let (candidates, would_distinguish) =
+        find_candidates(view.basis(), &finding, &evidence.request);
+    let verdict = Verdict {
+        kind,
+        cause: finding.verdict.limit_cause(),
+        at: finding.verdict.limit_place(),
+        share: Ratio::new(finding.share.get().min(1.0)),
+        confidence: confidence(&finding, &amount),
+        sentence: verdict_sentence(&view, &finding),
+        runner_up: runner_up((kind, amount.rate), &once_lifted, &others, of_the_time),
+        evidence: shown_rows(&view, &finding),
         ceilings,
         others,
-        of_the_time,
-        sentence: verdict_sentence(&figures, &finding, facts.as_ref()),
-        shown: shown_figures(&figures, facts.as_ref()),
-        other_end_would_show: facts
-            .other_end_would_show()
-            .filter(|_| is_alone)
-            .map(str::to_owned),
-        finding,
-        signals,
-        time,
+        where_time_went: time.shares(),
+        basis: view.basis(),
+        candidates,
+        would_distinguish,
+        other_end_would_show: other_end_would_show(&view, &finding).map(str::to_owned),
+    };
+    with_host_counters(verdict, evidence)
+}
+
+/// Returns the limit of a transfer, and the credit of its programs.
+fn judge_view(
+    view: &TransferView,
+    amount: &EvidenceAmount,
+    time: &TransferTime,
+) -> (Finding, Option<ProgramCredit>) {
+    let found = find_limit(view, amount);
+    let (found, credit) = match &view.end {
+        SeenEnd::Sender(figures) => {
+            let found = slow_reader::behind_limit_of_path(figures, &found).unwrap_or(found);
+            (time.decide(found), ProgramCredit::from_sender(figures))
+        }
+        SeenEnd::Receiver(arrivals) => (found, ProgramCredit::from_receiver(arrivals)),
+    };
+    (application_window::above_tcp(view, found, credit), credit)
+}
+
+/// Returns every ceiling that a view gives of the limit `finding` and of others.
+fn view_ceilings(
+    view: &TransferView,
+    finding: &Finding,
+    credit: Option<ProgramCredit>,
+) -> BTreeMap<Limit, BitRate> {
+    let Some(figures) = view.sender() else {
+        return ceilings_against(view, finding);
+    };
+    let mut ceilings = find_ceilings(figures, finding);
+    let of_program = application_window::ceiling_of(finding, view.evidence, figures.rtt, credit);
+    ceilings.extend(of_program.map(|rate| (Limit::ApplicationWindow, rate)));
+    ceilings
+}
+
+fn verdict_sentence(view: &TransferView, finding: &Finding) -> String {
+    let text = limits::limit_text(finding.verdict);
+    let of_packets = view
+        .packets()
+        .and_then(|packets| text.captured_sentence(&packets, finding));
+    match &view.end {
+        SeenEnd::Sender(figures) => of_packets.unwrap_or_else(|| text.sentence(figures, finding)),
+        SeenEnd::Receiver(arrivals) => text.received_sentence(arrivals, finding),
     }
 }
 
-fn verdict_sentence(
-    figures: &SenderSampleFigures,
-    finding: &LimitFinding,
-    facts: &dyn LimitFacts,
-) -> String {
-    let capture = figures.evidence.capture.as_ref();
-    capture
-        .and_then(|capture| captured::captured_sentence(figures, capture, finding))
-        .unwrap_or_else(|| facts.sentence())
-}
-
-fn evidence_basis(evidence: &Evidence) -> Basis {
-    match (
-        evidence.sender_samples.is_empty(),
-        evidence.receiver_samples.is_empty(),
-    ) {
-        (true, false) => Basis::Receiver,
-        _ if evidence.capture.is_some() => Basis::Capture,
-        (_, true) => Basis::Sender,
-        _ => Basis::BothEnds,
+pub(crate) fn other_end_would_show(view: &TransferView, finding: &Finding) -> Option<&'static str> {
+    match view.basis() {
+        Basis::Receiver => Some(OTHER_END),
+        Basis::Sender => limits::limit_text(finding.verdict).other_end_would_show(),
+        Basis::BothEnds | Basis::Capture => None,
     }
 }
 
 /// Returns the figures that decided, by the names that they have on the screen.
-fn shown_figures(
-    figures: &SenderSampleFigures,
-    facts: &dyn LimitFacts,
-) -> BTreeMap<String, String> {
+pub(crate) fn shown_rows(view: &TransferView, finding: &Finding) -> BTreeMap<String, String> {
+    let rows = match &view.end {
+        SeenEnd::Sender(figures) => shown_figures(figures, finding),
+        SeenEnd::Receiver(arrivals) => arrivals.shown_figures(),
+    };
+    let missing = (!finding.missing.is_empty()).then(|| finding.missing.join(", "));
+    let quotes = syn_quotes::quoted_options(view.evidence);
+    rows.into_iter()
+        .chain(machine::host_rows(view.evidence))
+        .chain([("SYN as quoted by routers", quotes), ("missing", missing)])
+        .filter_map(|(name, text)| Some((name.to_owned(), text?)))
+        .collect()
+}
+
+fn shown_figures(figures: &SenderView, finding: &Finding) -> Vec<Row> {
     let lost = figures.retransmitted_segments();
     let always: [Row; 5] = [
         ("rate", Some(figures.rate.to_string())),
@@ -204,7 +141,7 @@ fn shown_figures(
             "round trip",
             figures
                 .rtt
-                .map(|rtt| format!("{rtt}, idle {}", text::time_text(figures.idle_rtt))),
+                .map(|rtt| format!("{rtt}, idle {}", time_text(figures.idle_rtt))),
         ),
         (
             "congestion control",
@@ -222,15 +159,63 @@ fn shown_figures(
             lost.map(|lost| format!("{} of {} segments", lost.again, lost.sent)),
         ),
     ];
-    let of_capture = figures
-        .evidence
-        .capture
-        .iter()
-        .flat_map(captured::capture_rows);
+    let of_capture = figures.evidence.capture.iter().flat_map(text::capture_rows);
     always
         .into_iter()
-        .chain(facts.shown_rows())
+        .chain(limits::limit_text(finding.verdict).shown_rows(figures))
         .chain(of_capture)
-        .filter_map(|(name, text)| Some((name.to_owned(), text?)))
         .collect()
+}
+
+impl ReceiverView<'_> {
+    /// Returns the figures that decided.
+    fn shown_figures(&self) -> Vec<Row> {
+        let out_of_order = counter_growth(&self.flows, |tcp| tcp.out_of_order_in)
+            .zip(counter_growth(&self.flows, |tcp| tcp.data_segs_in));
+        let unread = self
+            .snapshots()
+            .filter_map(|snapshot| Some(snapshot.memory?.rmem_alloc));
+        let unread = median(unread.collect());
+        let buffers = self
+            .snapshots()
+            .filter_map(|snapshot| Some(snapshot.memory?.rcvbuf));
+        let buffer = buffers.max();
+        let idle = self
+            .evidence
+            .idle_rtt
+            .map_or_else(String::new, |idle| format!(", idle {idle}"));
+        let snapshots: usize = self.flows.iter().map(Vec::len).sum();
+        vec![
+            ("rate", Some(self.rate.to_string())),
+            ("round trip", self.rtt.map(|rtt| format!("{rtt}{idle}"))),
+            (
+                "round trip with the sender's pauses",
+                self.estimate
+                    .filter(|_| self.pauses.is_some())
+                    .map(|rtt| rtt.to_string()),
+            ),
+            (
+                "own window",
+                self.usual_window().map(|window| window.to_string()),
+            ),
+            (
+                "a round trip brings",
+                self.rtt.map(|rtt| self.rate.bytes_in(rtt).to_string()),
+            ),
+            (
+                "receive buffer",
+                unread
+                    .zip(buffer)
+                    .map(|(unread, buffer)| format!("{unread} of {buffer}")),
+            ),
+            (
+                "out of order",
+                out_of_order.map(|(late, all)| format!("{late} of {all} segments")),
+            ),
+            (
+                "samples",
+                Some(text::of_streams(snapshots, self.flows.len())),
+            ),
+        ]
+    }
 }

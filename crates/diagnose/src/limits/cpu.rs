@@ -1,21 +1,19 @@
 //! Processors that have no more time to give.
 
-use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Limit, Machine, Scope};
+use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Evidence, Limit, Machine, Scope};
 use fullpipe_units::{Ratio, Span};
 
-use crate::figures::SenderSampleFigures;
-use crate::finding::LimitFinding;
-use crate::limits::{LimitFacts, capacity};
-use crate::manual_remedy::ManualRemedy;
-use crate::text::{self, Row};
-use crate::thresholds::{FULL_CORE_SHARE, MIN_LIMIT_SHARE, MIN_STOLEN_SHARE, MIN_THROTTLED_SHARE};
+use crate::advice::ManualRemedy;
+use crate::finding::Finding;
+use crate::limits::LimitText;
+use crate::signals::path::stated_capacity;
+use crate::signals::{ReceiverView, Row, SenderView};
+use crate::text;
+use crate::thresholds::{FULL_PIPE_SHARE, MIN_LIMIT_SHARE};
 
 /// Returns the processors of the end whose program or window `found` is, if they had no more time
 /// to give for most of the judged part.
-pub(crate) fn find_cause(
-    figures: &SenderSampleFigures,
-    found: &LimitFinding,
-) -> Option<LimitFinding> {
+pub(crate) fn find_cause(figures: &SenderView, found: &Finding) -> Option<Finding> {
     match found.limit_kind() {
         Limit::SenderApplication => of_sender(figures),
         Limit::ReceiverApplication | Limit::ReceiveWindow => of_receiver(figures),
@@ -26,14 +24,15 @@ pub(crate) fn find_cause(
         | Limit::CongestionWindow
         | Limit::SendBuffer
         | Limit::Unknown => {
-            find_withheld_time(figures).filter(|_| capacity::full_as_stated(figures).is_none())
+            let full = stated_capacity(figures).map(|stated| stated.scale_by(FULL_PIPE_SHARE));
+            find_withheld_time(figures).filter(|_| full.is_none_or(|full| figures.rate < full))
         }
         Limit::ApplicationWindow | Limit::Pacing | Limit::Cpu | Limit::Mtu => None,
     }
 }
 
 /// Returns the end that a quota kept from running for most of the judged part.
-fn find_withheld_time(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+fn find_withheld_time(figures: &SenderView) -> Option<Finding> {
     let (from, to) = figures.judged_period();
     let ends = [
         (&figures.evidence.sender_machine, CpuVerdict::StolenOfSender),
@@ -45,17 +44,12 @@ fn find_withheld_time(figures: &SenderSampleFigures) -> Option<LimitFinding> {
     ends.into_iter().find_map(|(machine, verdict)| {
         let throttled = CpuUse::between_times(&machine.processors, from, to)?.throttled?;
         (throttled >= MIN_LIMIT_SHARE)
-            .then(|| LimitFinding::new(verdict, Ratio::new(throttled.min(1.0))))
+            .then(|| Finding::new(verdict, Ratio::new(throttled.min(1.0))))
     })
 }
 
 /// Returns the receiver's processors as the limit, of a transfer that only that end saw.
-pub(crate) fn of_this_receiver(
-    machine: &Machine,
-    streams: u16,
-    from: Span,
-    to: Span,
-) -> Option<LimitFinding> {
+fn of_this_receiver(machine: &Machine, streams: u16, from: Span, to: Span) -> Option<Finding> {
     let (use_of_time, share) =
         CpuUse::between_times(&machine.processors, from, to)?.find_limit(streams)?;
     let verdict = match use_of_time {
@@ -63,10 +57,10 @@ pub(crate) fn of_this_receiver(
         UseOfTime::System => CpuVerdict::SystemOfReceiver,
         UseOfTime::Stolen => CpuVerdict::StolenOfReceiver,
     };
-    Some(LimitFinding::new(verdict, share))
+    Some(Finding::new(verdict, share))
 }
 
-fn of_sender(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn of_sender(figures: &SenderView) -> Option<Finding> {
     let (from, to) = figures.judged_period();
     let processors = &figures.evidence.sender_machine.processors;
     let (use_of_time, share) =
@@ -76,10 +70,10 @@ fn of_sender(figures: &SenderSampleFigures) -> Option<LimitFinding> {
         UseOfTime::System => CpuVerdict::SystemOfSender,
         UseOfTime::Stolen => CpuVerdict::StolenOfSender,
     };
-    Some(LimitFinding::new(verdict, share))
+    Some(Finding::new(verdict, share))
 }
 
-fn of_receiver(figures: &SenderSampleFigures) -> Option<LimitFinding> {
+pub(crate) fn of_receiver(figures: &SenderView) -> Option<Finding> {
     let (from, to) = figures.judged_period();
     of_this_receiver(
         &figures.evidence.receiver_machine,
@@ -129,6 +123,13 @@ struct CpuUse {
     /// The greatest share that the hypervisor took of a processor.
     stolen: f64,
 }
+
+/// Share of the time that a quota withholds from which a program lacks processor time.
+const MIN_THROTTLED_SHARE: f64 = 0.2;
+/// Share of a processor that the hypervisor takes from which a program lacks processor time.
+const MIN_STOLEN_SHARE: f64 = 0.25;
+/// Share of the time from which a busy processor has no more to give.
+const FULL_CORE_SHARE: f64 = 0.9;
 
 impl CpuUse {
     fn between_times(snapshots: &[CpuSample], from: Span, to: Span) -> Option<Self> {
@@ -247,31 +248,10 @@ impl CoreUse {
     }
 }
 
-/// The figures of a full processor.
-pub(crate) struct CpuFacts {
-    verdict: CpuVerdict,
-    share: Ratio,
-    shown: Vec<Row>,
-}
-
-impl CpuFacts {
-    pub(crate) fn from_figures(
-        verdict: CpuVerdict,
-        share: Ratio,
-        figures: &SenderSampleFigures,
-    ) -> Self {
-        Self {
-            verdict,
-            share,
-            shown: text::trend_rows(figures),
-        }
-    }
-}
-
-impl LimitFacts for CpuFacts {
-    fn sentence(&self) -> String {
-        let share = self.share;
-        let (end, place) = match self.verdict {
+impl LimitText for CpuVerdict {
+    fn sentence(&self, _figures: &SenderView, finding: &Finding) -> String {
+        let share = finding.share;
+        let (end, place) = match self {
             CpuVerdict::UserOfSender => ("sender", Some("in programs")),
             CpuVerdict::UserOfReceiver => ("receiver", Some("in programs")),
             CpuVerdict::SystemOfSender => ("sender", Some("in the kernel")),
@@ -289,31 +269,43 @@ impl LimitFacts for CpuFacts {
         }
     }
 
-    fn shown_rows(&self) -> Vec<Row> {
-        self.shown.clone()
+    fn received_sentence(&self, arrivals: &ReceiverView, finding: &Finding) -> String {
+        format!(
+            "This end, which receives, lacks processor time for {} of the time, and only {} arrives.",
+            finding.share, arrivals.rate
+        )
     }
 
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        match self.verdict {
-            CpuVerdict::StolenOfSender | CpuVerdict::StolenOfReceiver => &[ManualRemedy {
-                id: "more-processor-time",
-                scope: Scope::Host,
-                at: None,
-                why: "A quota of the control group (cpu.max) or the hypervisor withholds processor time: raise the \
-                      quota, or move the machine.",
-            }],
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
+        text::trend_rows(figures)
+    }
+
+    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
+        match self {
+            CpuVerdict::StolenOfSender | CpuVerdict::StolenOfReceiver => vec![ManualRemedy::new(
+                "more-processor-time",
+                Scope::Host,
+                "A quota of the control group (cpu.max) or the hypervisor withholds processor \
+                 time: raise the quota, or move the machine.",
+            )],
             CpuVerdict::UserOfSender
             | CpuVerdict::UserOfReceiver
             | CpuVerdict::SystemOfSender
-            | CpuVerdict::SystemOfReceiver => &[ManualRemedy {
-                id: "less-work-for-the-processor",
-                scope: Scope::Host,
-                at: None,
-                why: "One processor does all of this connection's work: larger packets, offloads, larger writes, \
-                      zero-copy, or several connections on several processors.",
-            }],
+            | CpuVerdict::SystemOfReceiver => vec![ManualRemedy::new(
+                "less-work-for-the-processor",
+                Scope::Host,
+                "One processor does all of this connection's work: larger packets, offloads, \
+                 larger writes, zero-copy, or several connections on several processors.",
+            )],
         }
     }
+}
+
+/// Finds the processors of this end, if they had no more time to give for most of the judged part.
+pub(crate) fn own_processor(arrivals: &ReceiverView) -> Option<Finding> {
+    let (first, last) = arrivals.judged_period()?;
+    let streams = u16::try_from(arrivals.flows.len()).unwrap_or(u16::MAX);
+    of_this_receiver(&arrivals.evidence.receiver_machine, streams, first, last)
 }
 
 #[cfg(test)]

@@ -4,35 +4,38 @@ pub(crate) mod application_window;
 pub(crate) mod capacity;
 pub(crate) mod congestion_window;
 pub(crate) mod cpu;
-pub(crate) mod fallen_rate;
-pub(crate) mod flow_limit;
-pub(crate) mod half_duplex;
 pub(crate) mod loss;
-pub(crate) mod memory_pressure;
 pub(crate) mod mtu;
 pub(crate) mod pacing;
 pub(crate) mod receive_window;
 pub(crate) mod receiver_application;
-pub(crate) mod receiver_host;
 pub(crate) mod send_buffer;
 pub(crate) mod sender_application;
+pub(crate) mod sender_itself;
 pub(crate) mod unknown;
 
-use fullpipe_record::{LegalVerdict, Remedy};
+use fullpipe_record::{Evidence, LegalVerdict, Remedy};
 
-use crate::advice::RemedyAdvice;
-use crate::figures::SenderSampleFigures;
-use crate::finding::LimitFinding;
-use crate::manual_remedy::ManualRemedy;
-use crate::text::Row;
+use crate::advice::{ManualRemedy, RemedyAdvice};
+use crate::finding::Finding;
+use crate::signals::{CaptureView, ReceiverView, Row, SenderView};
 
-/// The figures of a verdict, taken once from the evidence.
-pub(crate) trait LimitFacts {
+/// What is said of a verdict, and what helps against it.
+pub(crate) trait LimitText {
     /// Returns one plain sentence with the figures that matter, for readers who are new to TCP.
-    fn sentence(&self) -> String;
+    fn sentence(&self, figures: &SenderView, finding: &Finding) -> String;
+
+    /// Returns the sentence on a capture, where that shows the limit by other figures than the hosts
+    /// do.
+    fn captured_sentence(&self, _view: &CaptureView, _finding: &Finding) -> Option<String> {
+        None
+    }
+
+    /// Returns the sentence on a transfer of which the receiving end alone was seen.
+    fn received_sentence(&self, arrivals: &ReceiverView, finding: &Finding) -> String;
 
     /// Returns the figures that decided.
-    fn shown_rows(&self) -> Vec<Row>;
+    fn shown_rows(&self, figures: &SenderView) -> Vec<Row>;
 
     /// Returns what samples of the receiving end would add to a verdict from the sending end alone.
     fn other_end_would_show(&self) -> Option<&'static str> {
@@ -45,49 +48,25 @@ pub(crate) trait LimitFacts {
     }
 
     /// Returns the remedies that only a person can carry out, the best first.
-    fn manual_remedies(&self) -> &'static [ManualRemedy] {
-        &[]
+    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
+        Vec::new()
     }
 }
 
-/// Returns the figures of what was found.
-pub(crate) fn limit_facts(
-    finding: &LimitFinding,
-    figures: &SenderSampleFigures,
-) -> Box<dyn LimitFacts> {
-    let share = finding.share;
-    match finding.verdict {
-        LegalVerdict::ReceiveWindow(verdict) => Box::new(
-            receive_window::ReceiveWindowFacts::from_figures(verdict, figures),
-        ),
-        LegalVerdict::ReceiverApplication(verdict) => Box::new(
-            receiver_application::ReceiverProgramFacts::from_figures(verdict, share, figures),
-        ),
-        LegalVerdict::SendBuffer(verdict) => {
-            Box::new(send_buffer::SendBuffer::from_figures(verdict, figures))
-        }
-        LegalVerdict::SenderApplication(verdict) => Box::new(
-            sender_application::SenderProgramFacts::from_figures(verdict, share, figures),
-        ),
-        LegalVerdict::ApplicationWindow(verdict) => Box::new(
-            application_window::ApplicationWindowFacts::from_figures(verdict, figures),
-        ),
-        LegalVerdict::CongestionWindow(verdict) => Box::new(
-            congestion_window::CongestionWindowFacts::from_figures(verdict, figures),
-        ),
-        LegalVerdict::Capacity(verdict) => {
-            Box::new(capacity::FullPipe::from_figures(verdict, figures))
-        }
-        LegalVerdict::Loss(verdict) => Box::new(loss::LossFacts::from_figures(verdict, figures)),
-        LegalVerdict::Pacing(verdict) => {
-            Box::new(pacing::PacingFacts::from_figures(verdict, figures))
-        }
-        LegalVerdict::Cpu(verdict) => {
-            Box::new(cpu::CpuFacts::from_figures(verdict, share, figures))
-        }
-        LegalVerdict::Mtu(verdict) => Box::new(mtu::PacketSize::from_figures(verdict, figures)),
-        LegalVerdict::Unknown(verdict) => Box::new(unknown::UnknownLimitFacts::from_finding(
-            verdict, finding, figures,
-        )),
+/// Returns what is said of a verdict.
+pub(crate) fn limit_text(verdict: LegalVerdict) -> Box<dyn LimitText> {
+    match verdict {
+        LegalVerdict::ReceiveWindow(verdict) => Box::new(verdict),
+        LegalVerdict::ReceiverApplication(verdict) => Box::new(verdict),
+        LegalVerdict::SendBuffer(verdict) => Box::new(verdict),
+        LegalVerdict::SenderApplication(verdict) => Box::new(verdict),
+        LegalVerdict::ApplicationWindow(verdict) => Box::new(verdict),
+        LegalVerdict::CongestionWindow(verdict) => Box::new(verdict),
+        LegalVerdict::Capacity(verdict) => Box::new(verdict),
+        LegalVerdict::Loss(verdict) => Box::new(verdict),
+        LegalVerdict::Pacing(verdict) => Box::new(verdict),
+        LegalVerdict::Cpu(verdict) => Box::new(verdict),
+        LegalVerdict::Mtu(verdict) => Box::new(verdict),
+        LegalVerdict::Unknown(verdict) => Box::new(verdict),
     }
 }

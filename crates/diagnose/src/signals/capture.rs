@@ -3,20 +3,49 @@
 use fullpipe_record::{At, BurstRate, CaptureEvidence};
 use fullpipe_units::{BitRate, ByteCount, Ratio, median};
 
-use crate::figures::{SenderSampleFigures, share_of_votes};
-use crate::limits::{capacity, receive_window};
-use crate::thresholds::{
-    CLOCKED_BURSTS, FALLEN_WINDOW_SHARE, MAX_FREE_SHARE, MIN_FREE_SHARE, MIN_LEVEL,
-    MIN_QUIET_SHARE, MIN_SHARE_BEFORE_LOSS, MIN_SHARE_OF_FULL_BUFFER, MIN_SHARE_OF_LOW_WINDOW,
-    MIN_TUNED_GROWTH, MIN_USE_OF_FULL_PATH, MIN_USE_OF_SWINGING_WINDOW, MIN_WAIT,
-    MIN_WINDOW_SWINGS, SAME_IN_FLIGHT, SAME_SEGMENTS,
-};
+use crate::signals::{SenderView, share_of_votes, size_ratio};
+use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_SHARE_OF_FULL_BUFFER};
 
 /// A transfer as a capture shows it.
 pub(crate) struct CaptureView<'v> {
-    pub(crate) figures: &'v SenderSampleFigures<'v>,
+    pub(crate) figures: &'v SenderView<'v>,
     pub(crate) capture: &'v CaptureEvidence,
 }
+
+/// Share of the rate at which bursts come that a transfer must have where the path is full.
+const MIN_USE_OF_FULL_PATH: f64 = 0.8;
+/// Share of the data that follows acknowledgements at once where a buffer sends in bursts.
+const CLOCKED_BURSTS: f64 = 0.8;
+/// Share of the round trips since the last loss from which they show what limits.
+const MIN_QUIET_SHARE: f64 = 0.35;
+/// Most in flight of the round trips with little, by that of those with much, where a buffer or a
+/// pace holds as much in flight (measured: 0.91 and more, at most 0.86 of links with a queue that
+/// empties).
+const MIN_LEVEL: f64 = 0.88;
+/// Share of the round trips in which a packet met no queue, from which the path is not full
+/// (measured: 0.76 and more of buffers and paces).
+const MIN_FREE_SHARE: f64 = 0.75;
+/// Share of the round trips in which a packet met no queue, below which the queue of the path is no
+/// short one (measured: at most 0.35 of full links, 0.71 and more of short queues).
+const MAX_FREE_SHARE: f64 = 0.5;
+/// Round-trip time by the idle one, from which packets wait on the path.
+const MIN_WAIT: f64 = 1.1;
+/// Most in flight of late, by the most ever, from which it is the same (simulated: 0.95 and more of
+/// paces).
+const SAME_IN_FLIGHT: f64 = 0.93;
+/// Most in flight of late, by the most ever, from which a send buffer may hold as much after a
+/// loss: a congestion window keeps 0.7 (CUBIC) or half (Reno), and grows back slowly.
+const MIN_SHARE_BEFORE_LOSS: f64 = 0.9;
+/// Times that a window falls to half of its largest size, from which its reader makes it swing.
+const MIN_WINDOW_SWINGS: usize = 3;
+/// Share of the samples with such a window (measured: 0.1 and more of slow readers, 0.02 of a small
+/// buffer that is read at once).
+const MIN_SHARE_OF_LOW_WINDOW: f64 = 0.1;
+/// Share of the largest window that is usually in flight at most where a reader makes it swing
+/// (measured: 0.44 and more).
+const MIN_USE_OF_SWINGING_WINDOW: f64 = 0.4;
+/// Segments by which what is in flight differs where it is the same: trains end in between.
+const SAME_SEGMENTS: f64 = 1.5;
 
 impl CaptureView<'_> {
     /// Returns true if nearly all data is sent as acknowledgements come.
@@ -133,10 +162,6 @@ impl CaptureView<'_> {
             }
     }
 
-    pub(crate) fn waits_on_path(&self) -> bool {
-        capacity::full_bottleneck(self.figures, Ratio::ONE).is_some()
-    }
-
     /// Returns true if bursts pass the path clearly faster than the transfer; `None` where less
     /// than `share` of the data comes at one rate.
     pub(crate) fn bursts_are_faster(&self, share: f64) -> Option<bool> {
@@ -161,13 +186,7 @@ impl CaptureView<'_> {
     /// Returns the least bytes in flight for nine tenths of the time, as a share of the most that
     /// is usually in flight.
     pub(crate) fn flight_plateau(&self) -> Option<f64> {
-        Some(
-            Ratio::from_quotient(
-                self.in_flight(10)?.as_f64(),
-                self.usual_most_in_flight()?.as_f64(),
-            )
-            .get(),
-        )
+        Some(size_ratio(self.in_flight(10)?, self.usual_most_in_flight()?).get())
     }
 
     /// Returns the most that is usually in flight.
@@ -215,13 +234,5 @@ impl CaptureView<'_> {
         let most = flow.whole.iter().filter_map(|one| one.tcp.snd_wnd).max();
         now.zip(most)
             .is_some_and(|(now, most)| now < most.scale_by(FALLEN_WINDOW_SHARE))
-    }
-
-    /// Returns true if the window is about as large as at first.
-    pub(crate) fn window_never_grew(&self) -> bool {
-        self.figures
-            .flows
-            .iter()
-            .all(|flow| receive_window::grew_by(flow) <= Some(MIN_TUNED_GROWTH))
     }
 }

@@ -6,13 +6,10 @@ use fullpipe_units::{ByteCount, SegCount, Span};
 /// Segments that leave at once: a message of no more takes one round trip, however much the path
 /// and the windows allow (RFC 6928).
 const INITIAL_WINDOW: u64 = 10;
-
 /// State of an established connection (`net/tcp_states.h`).
 const ESTABLISHED: u8 = 1;
-
 /// Factor on the round-trip time of the idle path that flights of one message may be apart.
 const FLIGHT_GAP_FACTOR: f64 = 1.25;
-
 /// Longest tick of the kernel's clocks of the last data (`CONFIG_HZ=100`).
 const TICK: Span = Span::from_millis(10);
 
@@ -92,7 +89,7 @@ struct SampleStep {
 }
 
 impl SampleStep {
-    fn from_samples(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
+    pub(crate) fn from_samples(from: Span, before: Option<&Sample>, now: &Sample) -> Self {
         let to = now.at.max(from);
         let moved = DataDirection::BOTH.map(|way| {
             let then = before.map(|one| way.counted_data(&one.tcp));

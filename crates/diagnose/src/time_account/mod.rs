@@ -3,10 +3,9 @@
 
 mod connection;
 
+use connection::{TimeBooking, TimeUse, connection_bookings};
 use fullpipe_record::{ConnectionSamples, TimeAccount};
 use fullpipe_units::Span;
-
-use connection::{TimeBooking, TimeUse, connection_bookings};
 
 /// Returns the account of the time `whole` of a command that had these connections. `processor` has
 /// the processor time that its processes had used so far at several times, in their order.

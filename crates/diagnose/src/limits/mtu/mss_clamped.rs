@@ -1,0 +1,111 @@
+//! Segments that are needlessly small.
+
+use fullpipe_model::framing;
+use fullpipe_record::{At, Buffer, CaptureEvidence, Evidence, IpVersion, Limit, MtuVerdict};
+use fullpipe_units::ByteCount;
+
+use crate::finding::Finding;
+use crate::signals::{SeenEnd, SenderView, TransferView, path};
+
+/// Finds segments so small that their headers take the difference to what the path could carry,
+/// though both devices would let larger ones pass and the program did not ask for it.
+pub(crate) fn find_cause(view: &TransferView, found: &Finding) -> Option<Finding> {
+    let is_automatic = view.evidence.request.buffer == Buffer::Automatic;
+    let may_be = match found.limit_kind() {
+        Limit::Capacity => true,
+        // A receiver that tunes its window by what packets cost it makes a small one of many small
+        // packets.
+        Limit::ReceiveWindow => is_automatic && view.sender().is_some(),
+        _ => false,
+    };
+    let is_small = match &view.end {
+        SeenEnd::Sender(figures) => is_clamped(figures)?,
+        SeenEnd::Receiver(arrivals) => {
+            let possible = possible_mss(
+                view.evidence,
+                arrivals.path_mtu(),
+                arrivals.has_timestamps(),
+            )?;
+            is_needlessly_small(
+                [arrivals.mss()?, possible],
+                view.evidence,
+                arrivals.has_timestamps(),
+            )
+        }
+    };
+    (may_be && is_small).then(|| found.as_verdict(MtuVerdict::MssClamped))
+}
+
+/// Returns true if the segments of a sender are so small; `None` where their size or that of the
+/// largest possible ones is not known.
+pub(crate) fn is_clamped(figures: &SenderView) -> Option<bool> {
+    let sizes = [figures.mss?, possible_mss_of_sender(figures)?];
+    Some(is_needlessly_small(
+        sizes,
+        figures.evidence,
+        figures.has_timestamps(),
+    ))
+}
+
+/// Share of the efficiency of full segments below which small segments are the limit.
+const MSS_EFFICIENCY_SHARE: f64 = 0.9;
+
+/// Returns true if segments carry clearly less of a full path as data than the largest possible
+/// ones would, and no program asked for it.
+fn is_needlessly_small(
+    got_and_possible: [ByteCount; 2],
+    evidence: &Evidence,
+    timestamps: bool,
+) -> bool {
+    let [got, possible] =
+        got_and_possible.map(|mss| path::payload_share(evidence, mss, timestamps).get());
+    evidence.request.mss.is_none() && got < possible * MSS_EFFICIENCY_SHARE
+}
+
+/// Returns the payload of the largest segment that both devices, as far as they are known, and the
+/// path would let pass.
+fn possible_mss(
+    evidence: &Evidence,
+    path_mtu: Option<ByteCount>,
+    timestamps: bool,
+) -> Option<ByteCount> {
+    let headers = framing::tcp_headers(IpVersion::V4, timestamps);
+    if let Some(capture) = &evidence.capture {
+        let options = headers.saturating_sub(framing::tcp_headers(IpVersion::V4, false));
+        return Some(captured_mss(capture).saturating_sub(options));
+    }
+    let devices = [
+        &evidence.sender_machine.device,
+        &evidence.receiver_machine.device,
+    ];
+    let devices = devices.into_iter().flatten().map(|device| device.mtu);
+    let known = devices.chain(path_mtu).filter(|mtu| *mtu > ByteCount::ZERO);
+    Some(known.min()?.saturating_sub(headers))
+}
+
+/// Returns the payload of the largest possible segment, as the sending end knows it.
+pub(crate) fn possible_mss_of_sender(figures: &SenderView) -> Option<ByteCount> {
+    possible_mss(
+        figures.evidence,
+        figures.path_mtu(),
+        figures.has_timestamps(),
+    )
+}
+
+/// Returns the payload, with the options of TCP, of the largest segment that a host offers in a
+/// capture, or that of an Ethernet where no handshake shows it.
+fn captured_mss(capture: &CaptureEvidence) -> ByteCount {
+    /// A host that offers more has jumbo frames, which few paths carry.
+    const ETHERNET: ByteCount = ByteCount::new(1460);
+    /// Every link that carries IPv6 lets it pass (RFC 8200, 5).
+    const MIN_USUAL: ByteCount = ByteCount::new(1220);
+    let offered = capture.largest_mss.unwrap_or(ETHERNET);
+    // Between the ends a device may have lowered what both offered.
+    let is_lowered =
+        !matches!(capture.point, Some(At::Sender | At::Receiver)) && offered < MIN_USUAL;
+    if is_lowered {
+        ETHERNET
+    } else {
+        offered.min(ETHERNET)
+    }
+}
