@@ -208,7 +208,7 @@ pub(crate) fn crypto_provider() -> Arc<rustls::crypto::CryptoProvider> {
 }
 
 /// At least one certificate.
-fn certificate_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn certificate_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .and_then(|chain| {
@@ -320,7 +320,7 @@ impl ControlConnection {
     ///
     /// # Errors
     /// Fails if a message was read or written in part, if the other end has changed its keys
-    /// already, and if TLS is that of a certificate ([`TlsIdentity`]).
+    /// already, and if TLS is that of a [`TlsIdentity`].
     pub fn into_records(self) -> io::Result<(TcpStream, Option<TlsRecords>)> {
         let TlsConnection { stream, secrets } = match self {
             Self::Plain(stream) => return Ok((stream, None)),

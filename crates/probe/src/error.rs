@@ -142,6 +142,9 @@ pub enum ServeError {
     /// The address is in use, or not one of this host.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The address of the web server is in use, or not one of this host.
+    #[error(transparent)]
+    ListenForWeb(ListenError),
     /// The file or directory that the server sends, or writes to, cannot be used.
     #[error("cannot use {0}")]
     File(#[source] io::Error),

@@ -17,6 +17,7 @@ mod progress;
 mod results;
 mod route;
 mod server;
+mod web;
 
 pub use call_back::{CallBack, RequestedCalls};
 pub use client::{
@@ -28,6 +29,6 @@ pub use error::{ProbeError, ServeError};
 pub use progress::{StreamSnapshot, TestSnapshot};
 pub use route::{changed_syn_quotes, trace_route};
 pub use server::{
-    AdmissionQuota, Printer, ServeOptions, ServerEvent, ServerLimits, TestText, serve_clients,
-    serve_opened,
+    AdmissionQuota, Printer, ServeOptions, ServerEvent, ServerLimits, TestText, WebJudge,
+    WebOptions, serve_clients, serve_opened,
 };

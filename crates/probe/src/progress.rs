@@ -147,6 +147,23 @@ impl CountedTransfer {
         }
     }
 
+    /// Returns the progress of a transfer on connections that carried others before: what they
+    /// acknowledged and retransmitted until now does not count.
+    pub(crate) fn counting_from_now(mut self) -> Self {
+        let now = self.take_mark();
+        self.started = CountMark {
+            totals: self.started.totals,
+            ..now
+        };
+        self.interval = self.started.clone();
+        self
+    }
+
+    /// Returns true if every stream has ended by itself.
+    pub(crate) fn is_over(&self) -> bool {
+        self.transfer.is_over()
+    }
+
     pub(crate) fn origin(&self) -> Instant {
         self.transfer.origin
     }

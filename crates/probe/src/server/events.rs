@@ -10,6 +10,13 @@ use fullpipe_units::{BitRate, ByteCount};
 pub enum ServerEvent {
     /// The server listens on this address.
     Listening(SocketAddr),
+    /// The server of speed tests over the web listens on this address.
+    ListeningForWeb {
+        /// Address and port.
+        address: SocketAddr,
+        /// True if clients may ask for TLS.
+        is_encrypted: bool,
+    },
     /// The server cannot listen on its second port, or cannot receive datagrams, and goes on
     /// without.
     NotListening {
