@@ -19,7 +19,8 @@ use tokio_rustls::rustls::{
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::connection::{
-    ControlConnection, TlsError, VERSIONS, by_reference, certificate_chain, crypto_provider,
+    ControlConnection, TlsError, TlsTrust, VERSIONS, by_reference, certificate_chain,
+    crypto_provider,
 };
 use crate::record_stream::RecordStream;
 use crate::records::{TrafficSecrets, client_that_states, server_that_states};
@@ -80,12 +81,22 @@ impl WebClientTls {
     /// # Errors
     /// Fails if the library lacks what is needed.
     pub fn unverified() -> Result<Self, TlsError> {
-        let provider = provider_of_records();
-        let verifier = AnyCertificate(Arc::clone(&provider));
-        let mut config = ClientConfig::builder_with_provider(provider)
+        Self::verifying_by(Arc::new(AnyCertificate(provider_of_records())))
+    }
+
+    /// Returns the side of a client that takes the certificates of `trust`.
+    ///
+    /// # Errors
+    /// Fails if the library lacks what is needed.
+    pub fn trusting(trust: &TlsTrust) -> Result<Self, TlsError> {
+        Self::verifying_by(trust.verifier())
+    }
+
+    fn verifying_by(verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, TlsError> {
+        let mut config = ClientConfig::builder_with_provider(provider_of_records())
             .with_protocol_versions(VERSIONS)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(Self(Arc::new(config)))

@@ -24,7 +24,7 @@ pub use ndt7::{
     MESSAGE_INTERVAL, MessageSizes, Ndt7AppInfo, Ndt7Connection, Ndt7Message, Ndt7TcpInfo,
     SUBPROTOCOL, TEST_DURATION,
 };
-pub use request::{RequestHead, RequestRefusal, WebSocketOffer};
+pub use request::{RequestHead, RequestRefusal, WebSocketOffer, read_upgrade};
 pub use speed_test::{SpeedTest, responsiveness_config};
 pub use websocket::{
     FrameEvent, FrameReader, MAX_MESSAGE, Opcode, WebSocketRole, accept_key, push_frame,

@@ -1,8 +1,8 @@
 //! The head of a request.
 
-use httparse::{EMPTY_HEADER, Request, Status};
+use httparse::{EMPTY_HEADER, Request, Response, Status};
 
-use crate::{BodyFraming, HeadFields, MAX_FIELDS, MAX_HEAD, RuleBroken};
+use crate::{BodyFraming, HeadFields, MAX_FIELDS, MAX_HEAD, RuleBroken, accept_key};
 
 /// The head of a request, as far as a server of speed tests needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +122,34 @@ impl RequestHead {
     }
 }
 
+/// Reads the answer to a request for a WebSocket with `key` at the begin of `bytes`, and returns its
+/// length; `None` if it is not complete.
+///
+/// # Errors
+/// Fails if it is no answer, or the server refuses, with its status.
+pub fn read_upgrade(bytes: &[u8], key: &str) -> Result<Option<((), usize)>, RequestRefusal> {
+    let mut fields = [EMPTY_HEADER; MAX_FIELDS];
+    let mut answer = Response::new(&mut fields);
+    let length = match answer.parse(bytes) {
+        Ok(Status::Complete(length)) => length,
+        Ok(Status::Partial) if bytes.len() < MAX_HEAD => return Ok(None),
+        _ => return Err("its answer is not HTTP/1.1".into()),
+    };
+    let status = answer.code.unwrap_or_default();
+    if status != 101 {
+        let why = match status {
+            429 | 503 => "it carries as many tests as it may, or permits no such test",
+            _ => "it does not speak ndt7",
+        };
+        return Err(RequestRefusal { status, why });
+    }
+    let fields = HeadFields(answer.headers);
+    if fields.only("sec-websocket-accept")? != Some(&accept_key(key)) {
+        return Err("its answer is none to the request for a WebSocket".into());
+    }
+    Ok(Some(((), length)))
+}
+
 /// Returns the host of a request, which states exactly one (RFC 9112, section 3.2).
 fn single_host(fields: HeadFields<'_>) -> Result<&str, RuleBroken> {
     let is_authority = |host: &&str| {
@@ -200,6 +228,28 @@ mod tests {
             426
         );
         assert_eq!(status_of(&UPGRADE.replace("dGhl", "")), 400);
+    }
+
+    #[test]
+    fn the_answer_to_a_request_for_a_websocket_proves_its_key() {
+        let key = "dGhlIHNhbXBsZSBub25jZQ==";
+        let answer = |status: u16, accept: &str| {
+            format!("HTTP/1.1 {status} X\r\nSec-WebSocket-Accept: {accept}\r\n\r\nrest")
+        };
+        let good = answer(101, &accept_key(key));
+        assert_eq!(
+            read_upgrade(good.as_bytes(), key),
+            Ok(Some(((), good.len() - 4)))
+        );
+        assert_eq!(read_upgrade(&good.as_bytes()[..30], key), Ok(None));
+        assert!(read_upgrade(answer(101, "x").as_bytes(), key).is_err());
+        assert_eq!(
+            read_upgrade(answer(503, "").as_bytes(), key)
+                .unwrap_err()
+                .status,
+            503
+        );
+        assert!(read_upgrade(b"SSH-2.0-x\r\n\r\n", key).is_err());
     }
 
     #[test]

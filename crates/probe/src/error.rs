@@ -72,6 +72,14 @@ pub enum ProbeError {
         #[source]
         cause: io::Error,
     },
+    /// The server does not speak ndt7, or refuses the test.
+    #[error("the test with {host} failed: {why}")]
+    Web {
+        /// The name as it was given.
+        host: String,
+        /// The reason.
+        why: String,
+    },
     /// The request cannot be stated in the protocol of the server.
     #[error("cannot ask for this test: {0}")]
     Request(fullpipe_iperf::TestRefusal),

@@ -21,7 +21,8 @@ mod web;
 
 pub use call_back::{CallBack, RequestedCalls};
 pub use client::{
-    TestEvent, measure_iperf2, measure_transfer, watch_closely, watch_transfer, watch_until,
+    TestEvent, measure_iperf2, measure_ndt7, measure_transfer, watch_closely, watch_transfer,
+    watch_until,
 };
 pub use destination::Destination;
 pub use engine::{LocalEndpoint, PrepareError, StorageConfig};

@@ -118,7 +118,10 @@ impl Evidence {
     ) -> Self {
         let (sender, receiver) = (measurement.sending_end(), measurement.receiving_end());
         let steady = measurement.summary.steady;
-        let judged = |sample: &&Sample| sample.stream < measurement.request.streams;
+        // What a server of ndt7 states of its connection is too little to judge by.
+        let judged = |sample: &&Sample| {
+            sample.stream < measurement.request.streams && sample.tcp.cwnd.is_some()
+        };
         Self {
             request: measurement.carried_out().clone(),
             sender: sender.settings.clone(),

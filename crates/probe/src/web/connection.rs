@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use fullpipe_control::{ControlConnection, MAX_RECORD, TlsRecords};
-use fullpipe_http::RequestRefusal;
+use fullpipe_http::{Ndt7Message, RequestRefusal};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::engine::{FramedState, FramedStream, Framing};
+use crate::engine::{FramedStream, Framing};
 
 /// Bytes that are read at once, besides a part of a record of TLS.
 const READ: usize = 16 << 10;
@@ -53,16 +53,23 @@ impl WebConnection {
         })
     }
 
-    /// Returns what is left of a framed stream that no thread has; `None` if it cannot be used any
-    /// more.
-    pub(crate) fn from_framed(socket: std::net::TcpStream, state: FramedState) -> Option<Self> {
-        Some(Self {
-            socket: TcpStream::from_std(socket)
-                .ok()
-                .filter(|_| state.has_ended)?,
+    /// Returns what is left of a framed stream whose thread has ended: the messages of ndt7 of the
+    /// other end, and the connection if it can be used further.
+    pub(crate) fn from_framed(framed: Arc<FramedStream>) -> (Vec<Ndt7Message>, Option<Self>) {
+        let Some((socket, state)) = FramedStream::into_parts(framed) else {
+            return (Vec::new(), None);
+        };
+        let socket = TcpStream::from_std(socket).ok();
+        let connection = socket.filter(|_| state.has_ended).map(|socket| Self {
+            socket,
             records: state.records,
             input: state.input,
-        })
+        });
+        let messages = match state.framing {
+            Framing::Ndt7(endpoint) => endpoint.into_received(),
+            _ => Vec::new(),
+        };
+        (messages, connection)
     }
 
     /// Returns the stream that carries a transfer.

@@ -1,12 +1,11 @@
 //! A transfer of the web: admitted, watched, measured and judged.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fullpipe_http::{
-    BodyDecoder, BodyFraming, Ndt7Connection, Ndt7Endpoint, Ndt7Message, RequestHead,
-    RequestRefusal, SpeedTest, TEST_DURATION,
+    BodyDecoder, BodyFraming, Ndt7Connection, Ndt7Endpoint, RequestHead, RequestRefusal, SpeedTest,
+    TEST_DURATION,
 };
 use fullpipe_iperf::{ErrorNumber, TestRefusal};
 use fullpipe_record::{Direction, Measurement, Request};
@@ -23,7 +22,7 @@ use super::super::stall::StallBounds;
 use super::super::{POLL_INTERVAL, ServerEvent, TestFailure};
 use super::WebServer;
 use super::answers::{data_head, upgrade_head};
-use crate::engine::{FramedStream, Framing, StreamRole};
+use crate::engine::{Framing, StreamRole};
 use crate::progress::CountedTransfer;
 use crate::web::{WebConnection, WebTransfer};
 
@@ -168,8 +167,9 @@ impl WebServer {
         let Ok(finished) = spawn_blocking(move || counted.finish()).await else {
             return (Err(no_test("its thread panicked")), None);
         };
-        let (messages, rest) = taken_apart(framed);
-        let measurement = transfer.into_measurement(begun, finished, &messages, Vec::new());
+        // What a client says of itself is no evidence.
+        let (_, rest) = WebConnection::from_framed(framed);
+        let measurement = transfer.into_measurement(begun, finished, &[], Vec::new());
         let why = checked.err().map(|refusal| refusal.to_string());
         let why = why.or_else(|| measurement.broken_off.clone());
         let judged = self.judge(asked.id, measurement);
@@ -306,6 +306,8 @@ fn asked_transfer(
             direction,
             duration,
             bytes,
+            // Frames are looked at.
+            rx_copy: true,
             title: Some(format!("{} {}", head.method, head.path)),
             ..Request::default()
         },
@@ -313,19 +315,6 @@ fn asked_transfer(
         greeting,
         early_exit,
     })
-}
-
-/// Returns the messages of ndt7 of the other end, and the connection if it can be used further.
-fn taken_apart(framed: Arc<FramedStream>) -> (Vec<Ndt7Message>, Option<WebConnection>) {
-    let Some((socket, mut state)) = FramedStream::into_parts(framed) else {
-        return (Vec::new(), None);
-    };
-    let framing = std::mem::replace(&mut state.framing, Framing::Content(0));
-    let messages = match framing {
-        Framing::Ndt7(endpoint) => endpoint.into_received(),
-        _ => Vec::new(),
-    };
-    (messages, WebConnection::from_framed(socket, state))
 }
 
 /// Returns the failure of a test that carried no data.
