@@ -147,13 +147,13 @@ impl CountedTransfer {
         }
     }
 
-    /// Returns the progress of a transfer on connections that carried others before: what they
-    /// acknowledged and retransmitted until now does not count.
-    pub(crate) fn counting_from_now(mut self) -> Self {
-        let now = self.take_mark();
+    /// Returns the progress of a transfer on a connection that carried others before: what `earlier`
+    /// counts of it does not count.
+    pub(crate) fn counting_from(mut self, earlier: &TcpInfo) -> Self {
         self.started = CountMark {
             totals: self.started.totals,
-            ..now
+            retransmits: earlier.total_retrans.into_iter().collect(),
+            acknowledged: earlier.bytes_acked.into_iter().collect(),
         };
         self.interval = self.started.clone();
         self

@@ -468,9 +468,7 @@ impl AccessArguments {
         usual: u16,
     ) -> Result<(Destination, Option<FarEnd>)> {
         if host.ndt7.is_some() {
-            return Err(usage_failure(
-                "servers of ndt7 are for `fullpipe measure`, without --ramp",
-            ));
+            return Err(usage_failure("servers of ndt7 are for `fullpipe measure`"));
         }
         let destination = Destination {
             host: host.name.clone(),

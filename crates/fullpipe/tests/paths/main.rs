@@ -19,3 +19,4 @@ mod replay;
 mod streams;
 mod sweep;
 mod trace;
+mod web;

@@ -96,6 +96,7 @@ fn sendable_request(request: &Request) -> Result<Request, TestRefusal> {
         block: BLOCK,
         // Frames are looked at.
         rx_copy: true,
+        discard: false,
         ..request.clone()
     })
 }

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fullpipe_control::{ControlConnection, MAX_RECORD, TlsRecords};
 use fullpipe_http::{Ndt7Message, RequestRefusal};
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -59,6 +61,10 @@ impl WebConnection {
         let Some((socket, state)) = FramedStream::into_parts(framed) else {
             return (Vec::new(), None);
         };
+        if !state.has_ended {
+            // The kernel would keep what was written as long as the other end answers.
+            let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+        }
         let socket = TcpStream::from_std(socket).ok();
         let connection = socket.filter(|_| state.has_ended).map(|socket| Self {
             socket,

@@ -10,7 +10,7 @@ use fullpipe_http::{Ndt7Message, Ndt7TcpInfo};
 use fullpipe_iperf::TestResults;
 use fullpipe_record::{
     Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, ResolvedRequest,
-    RttReport, Sample, SocketReadback, Summary, Transport, Validity, find_steady,
+    RttReport, Sample, SocketReadback, Summary, TcpInfo, Transport, Validity, find_steady,
     steady_of_receiver,
 };
 use fullpipe_units::{ByteCount, Span};
@@ -39,7 +39,8 @@ pub(crate) struct WebTransfer {
     pub(crate) setup: Option<Span>,
     sockets: Vec<SocketReadback>,
     settings: Option<HostSettings>,
-    idle_rtt: Option<Span>,
+    /// What the kernel counted before it began.
+    earlier: TcpInfo,
 }
 
 impl WebTransfer {
@@ -64,9 +65,7 @@ impl WebTransfer {
             sockets: sockets.into_iter().collect(),
             // If the settings cannot be read, they are left out.
             settings: inspect_host(&SysctlTree::of_this_host()).ok(),
-            idle_rtt: fullpipe_sys::tcp_info(socket)
-                .ok()
-                .and_then(|info| info.min_rtt),
+            earlier: fullpipe_sys::tcp_info(socket).unwrap_or_default(),
         }
     }
 
@@ -89,12 +88,15 @@ impl WebTransfer {
         let plan = TransferPlan {
             samples,
             bounds_unsent: true,
-            ..TransferPlan::from_request(&self.request, self.idle_rtt)
+            ..TransferPlan::from_request(&self.request, self.earlier.min_rtt)
         };
         let transfer = RunningTransfer::start_transfer(vec![lane], plan)?;
         let machine = machine.and_then(|machine| machine.start_watch(transfer.origin));
         let ways = vec![self.request.direction];
-        Ok(CountedTransfer::new(transfer, machine, self.request.clone(), ways).counting_from_now())
+        Ok(
+            CountedTransfer::new(transfer, machine, self.request.clone(), ways)
+                .counting_from(&self.earlier),
+        )
     }
 
     /// Returns the part of this end.
@@ -116,10 +118,11 @@ impl WebTransfer {
         intervals: Vec<Interval>,
     ) -> Measurement {
         let streams = stream_summaries(&finished, &TestResults::default(), Transport::Tcp);
+        let idle_rtt = self.earlier.min_rtt;
         let failure = finished.rest.failures.first();
         let within = finished.rest.samples.iter();
         let rtt = RttReport::of_kernel(
-            self.idle_rtt,
+            idle_rtt,
             within.filter_map(|sample| sample.tcp.rtt).collect(),
         );
         let steady = match self.role() {
@@ -128,7 +131,7 @@ impl WebTransfer {
         };
         let ended_at = finished.to.totals.at;
         let summary = Summary {
-            steady: steady(&finished.rest.samples, self.idle_rtt, ended_at),
+            steady: steady(&finished.rest.samples, idle_rtt, ended_at),
             ..direction_summary(self.request.direction, &streams, finished.duration())
         };
         let measurement = Measurement {

@@ -10,6 +10,9 @@ use serde_json::json;
 /// The page that says what this server is.
 pub(super) const PAGE: &str = include_str!("page.html");
 
+/// The kind of a page.
+const HTML: &str = "text/html; charset=utf-8";
+
 /// Seconds after which a client that finds no room may ask again.
 const RETRY_AFTER: u32 = 10;
 
@@ -26,7 +29,7 @@ impl Answer {
     }
 
     pub(super) fn page(text: &str) -> Self {
-        Self::new(200, "text/html; charset=utf-8", text.into())
+        Self::new(200, HTML, text.into())
     }
 
     pub(super) fn json(text: String) -> Self {
@@ -103,13 +106,15 @@ pub(super) fn upgrade_head(offer: &WebSocketOffer) -> String {
 
 fn begin_head(status: u16, kind: &str, length: u64) -> String {
     // Cloudflare's client subtracts the time of the server, which answers at once.
-    format!(
+    let mut text = format!(
         "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
-         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
-         Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n\
-         Server-Timing: cfRequestDuration;dur=0\r\n",
+         Cache-Control: no-store\r\nServer-Timing: cfRequestDuration;dur=0\r\n",
         reason(status)
-    )
+    );
+    if kind == HTML {
+        text += "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n";
+    }
+    text
 }
 
 const fn reason(status: u16) -> &'static str {

@@ -22,7 +22,7 @@ use super::super::stall::StallBounds;
 use super::super::{POLL_INTERVAL, ServerEvent, TestFailure};
 use super::WebServer;
 use super::answers::{data_head, upgrade_head};
-use crate::engine::{Framing, StreamRole};
+use crate::engine::{FramedStream, Framing};
 use crate::progress::CountedTransfer;
 use crate::web::{WebConnection, WebTransfer};
 
@@ -67,7 +67,13 @@ impl WebServer {
         test: SpeedTest<'_>,
     ) -> Option<WebConnection> {
         let asked = asked_transfer(&connection, client, head, test)?;
-        let admitted = self.admit(client, &asked.request).await;
+        let is_http = !matches!(asked.framing, Framing::Ndt7(_));
+        // Only ndt7 states for how long it lasts.
+        let stated = Request {
+            duration: if is_http { Span::ZERO } else { TEST_DURATION },
+            ..asked.request.clone()
+        };
+        let admitted = self.admit(client, &stated).await;
         let (_test, load) = match admitted {
             Ok(permits) => permits,
             Err(refusal) => return self.refuse(connection, refusal).await,
@@ -79,7 +85,6 @@ impl WebServer {
                 ..asked.request.clone()
             },
         });
-        let is_http = !matches!(asked.framing, Framing::Ndt7(_));
         let sends = asked.request.direction == Direction::Upload;
         let id = asked.id.clone();
         let (ended, connection) = self.carry(connection, client, asked, &load).await;
@@ -155,9 +160,8 @@ impl WebServer {
                 );
             }
         };
-        let bounds = (transfer.role(), asked.early_exit);
         let checked = self
-            .watch(&mut counted, &transfer.request, bounds, load)
+            .watch(&mut counted, &transfer, &framed, asked.early_exit, load)
             .await;
         counted.end_transfer();
         let deadline = Instant::now() + CLOSE_TIMEOUT;
@@ -190,10 +194,12 @@ impl WebServer {
     async fn watch(
         &self,
         counted: &mut CountedTransfer,
-        request: &Request,
-        (role, early_exit): (StreamRole, Option<ByteCount>),
+        transfer: &WebTransfer,
+        framed: &FramedStream,
+        early_exit: Option<ByteCount>,
         load: &AdmissionPermit,
     ) -> Result<(), TestRefusal> {
+        let request = &transfer.request;
         let bounds = self.server.transfer_bounds(request, 1);
         let slowest = self.server.client_timeout.send_timeout().into();
         let mut monitor = TransferMonitor::new(
@@ -202,7 +208,7 @@ impl WebServer {
                 stall: StallBounds::from_request(request, 1, slowest),
                 ..bounds
             },
-            vec![role],
+            vec![transfer.role()],
         );
         while !*self.server.shutdown.borrow() {
             sleep(POLL_INTERVAL).await;
@@ -211,7 +217,9 @@ impl WebServer {
                 let latest = counted.test_snapshot(None);
                 latest.streams.iter().any(|stream| stream.bytes >= enough)
             });
-            if is_enough || counted.is_due() || counted.is_over() && request.bytes.is_none() {
+            // What was written to a connection that broke is never acknowledged.
+            let has_broken = counted.is_over() && !framed.has_ended();
+            if is_enough || counted.is_due() || has_broken {
                 break;
             }
             let activity =
