@@ -96,13 +96,12 @@ impl Ndt7Endpoint {
             let (taken, event) = self.reader.take_part(bytes)?;
             bytes = &bytes[taken..];
             match event {
-                FrameEvent::Nothing => {}
                 FrameEvent::Binary(count) => payload += count as u64,
                 FrameEvent::Text(text) => self.keep_message(&text)?,
                 FrameEvent::Ping(payload) if self.pongs.len() < MAX_PONGS => {
                     push_frame(Opcode::Pong, &payload, self.mask, &mut self.pongs);
                 }
-                FrameEvent::Ping(_) => {}
+                FrameEvent::Nothing | FrameEvent::Ping(_) => {}
                 FrameEvent::Close => self.close.is_received = true,
             }
         }
@@ -200,8 +199,8 @@ impl Ndt7Endpoint {
         );
         let message = Ndt7Message {
             app_info: Some(Ndt7AppInfo {
-                elapsed_time: at.as_micros() as i64,
-                num_bytes: self.bytes as i64,
+                elapsed_time: at.as_micros().cast_signed(),
+                num_bytes: self.bytes.cast_signed(),
             }),
             connection_info: self.connection.take(),
             origin: Some(origin.to_owned()),

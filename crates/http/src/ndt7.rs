@@ -100,10 +100,10 @@ pub struct Ndt7TcpInfo {
 impl Ndt7TcpInfo {
     /// Returns the counts of `info`, taken at `at`.
     pub fn from_sample(at: Span, info: &TcpInfo) -> Self {
-        let micros = |time: Option<Span>| time.unwrap_or_default().as_micros() as i64;
-        let bytes = |count: Option<ByteCount>| count.unwrap_or_default().get() as i64;
+        let micros = |time: Option<Span>| time.unwrap_or_default().as_micros().cast_signed();
+        let bytes = |count: Option<ByteCount>| count.unwrap_or_default().get().cast_signed();
         Self {
-            elapsed_time: at.as_micros() as i64,
+            elapsed_time: at.as_micros().cast_signed(),
             busy_time: micros(info.busy),
             rwnd_limited: micros(info.rwnd_limited),
             snd_buf_limited: micros(info.sndbuf_limited),

@@ -77,11 +77,11 @@ pub fn push_frame_header(opcode: Opcode, length: u64, mask: Option<[u8; 4]>, int
     match length {
         0..=125 => into.push(masked | length as u8),
         126..=0xffff => {
-            into.push(masked | 126);
+            into.push(masked | 0x7e);
             into.extend((length as u16).to_be_bytes());
         }
         _ => {
-            into.push(masked | 127);
+            into.push(masked | 0x7f);
             into.extend(length.to_be_bytes());
         }
     }

@@ -158,7 +158,7 @@ impl LivePage for ServerPage {
                 self.end_test(client);
                 self.failed += 1;
             }
-            ServerEvent::ListeningForWeb { .. }
+            ServerEvent::ListeningForWeb(_)
             | ServerEvent::NotListening { .. }
             | ServerEvent::Connected { .. }
             | ServerEvent::UnreportedFlows { .. }

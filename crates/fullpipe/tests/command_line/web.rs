@@ -289,7 +289,7 @@ fn slow_clients_end_in_every_state_and_others_are_served() {
     );
     // A download that nobody reads is reset, and others end or are closed; ndt7 sends close frames.
     for (state, mut stream) in waiting {
-        let mut buffer = [0; 65536];
+        let mut buffer = vec![0; 65536];
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             match stream.read(&mut buffer) {

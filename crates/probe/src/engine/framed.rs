@@ -13,7 +13,7 @@ use rustix::event::PollFlags;
 
 use super::lane::{RunningStream, StreamRole};
 use super::plan::TransferPlan;
-use super::shared::{MAX_WAIT, POLL_INTERVAL, TransferState, wait_for_socket};
+use super::shared::{MAX_WAIT, POLL_INTERVAL, TransferState, to_length, wait_for_socket};
 use super::source::shared_data;
 use super::tcp::{SendRetry, UnsentBound};
 
@@ -21,7 +21,7 @@ use super::tcp::{SendRetry, UnsentBound};
 const READ: usize = 128 << 10;
 
 /// Bytes of content of an answer that are handed over at once.
-const PIECE: u64 = 64 << 10;
+const PIECE: usize = 64 << 10;
 
 /// A connection whose data is framed. It stays usable after the transfer if that came to its own
 /// end.
@@ -106,10 +106,10 @@ impl Framing {
     fn push_output(&mut self, now: Moment<'_>, data: &[u8], into: &mut Vec<u8>) -> u64 {
         match self {
             Self::Content(left) => {
-                let length = (*left).min(PIECE).min(data.len() as u64);
-                into.extend_from_slice(&data[..length as usize]);
-                *left -= length;
-                length
+                let length = to_length(*left).min(PIECE).min(data.len());
+                into.extend_from_slice(&data[..length]);
+                *left -= length as u64;
+                length as u64
             }
             Self::Body(_) => 0,
             Self::Ndt7(endpoint) => {
@@ -188,7 +188,7 @@ pub(crate) fn run_framed(
         shared,
         output: Output::default(),
         buffer: vec![0; READ + MAX_RECORD],
-        data: shared_data(PIECE as usize)?,
+        data: shared_data(PIECE)?,
         retry: SendRetry::for_rtt(plan.base_rtt),
         unsent: plan.bounds_unsent.then(UnsentBound::new),
     };

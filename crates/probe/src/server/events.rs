@@ -11,12 +11,7 @@ pub enum ServerEvent {
     /// The server listens on this address.
     Listening(SocketAddr),
     /// The server of speed tests over the web listens on this address.
-    ListeningForWeb {
-        /// Address and port.
-        address: SocketAddr,
-        /// True if clients may ask for TLS.
-        is_encrypted: bool,
-    },
+    ListeningForWeb(SocketAddr),
     /// The server cannot listen on its second port, or cannot receive datagrams, and goes on
     /// without.
     NotListening {

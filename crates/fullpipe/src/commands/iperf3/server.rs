@@ -129,7 +129,7 @@ impl<'p> ServerPrinter<'p> {
             // iperf3 ends without a word; iperf2 clients are not served here, as they are not by
             // iperf3.
             ServerEvent::Idle
-            | ServerEvent::ListeningForWeb { .. }
+            | ServerEvent::ListeningForWeb(_)
             | ServerEvent::BeganIperf2 { .. }
             | ServerEvent::UnreportedFlows { .. } => {}
         }

@@ -158,7 +158,7 @@ fn describe_event(event: &ServerEvent) -> Option<String> {
     Some(match event {
         ServerEvent::Connected { .. } | ServerEvent::Interval { .. } => return None,
         ServerEvent::Listening(address) => format!("listening on {address}"),
-        ServerEvent::ListeningForWeb { address, .. } => format!("serving the web on {address}"),
+        ServerEvent::ListeningForWeb(address) => format!("serving the web on https://{address}/"),
         ServerEvent::NotListening { why } => {
             format!("{why}; going on without: iperf2 clients may call the other port")
         }
@@ -199,8 +199,9 @@ fn describe_test(request: &Request) -> String {
 fn as_event(event: &ServerEvent) -> Option<Event> {
     Some(match event.clone() {
         ServerEvent::Connected { .. } | ServerEvent::Interval { .. } => return None,
-        ServerEvent::Listening(address) => Event::Listening(Listening { address }),
-        ServerEvent::ListeningForWeb { address, .. } => Event::Listening(Listening { address }),
+        ServerEvent::Listening(address) | ServerEvent::ListeningForWeb(address) => {
+            Event::Listening(Listening { address })
+        }
         ServerEvent::NotListening { why } => Event::NotListening(NotListening { why }),
         ServerEvent::Began { client, request } => {
             Event::Began(Box::new(ClientTest { client, request }))

@@ -49,7 +49,7 @@ impl WebArguments {
         };
         Ok(Some(WebOptions {
             address,
-            identity: Some(self.identity(address)?),
+            identity: self.identity(address)?,
             serves_plain: self.web_plain,
             judge: judge_transfer,
         }))

@@ -41,8 +41,8 @@ pub type WebJudge = fn(&Measurement) -> (Verdict, Vec<Remedy>);
 pub struct WebOptions {
     /// Address and port to listen on.
     pub address: SocketAddr,
-    /// Certificate and key; without them only clients that do not ask for TLS are served.
-    pub identity: Option<WebIdentity>,
+    /// Certificate and key for clients that ask for TLS.
+    pub identity: WebIdentity,
     /// True if clients that do not ask for TLS are served.
     pub serves_plain: bool,
     /// Judges each transfer.
@@ -78,10 +78,8 @@ pub(super) fn start_listening(
     let address = options.address;
     let listener =
         listen_tcp(Some(address.ip()), device, address.port()).map_err(ServeError::ListenForWeb)?;
-    server.report_event(ServerEvent::ListeningForWeb {
-        address: listener.local_addr().map_err(ServeError::Start)?,
-        is_encrypted: options.identity.is_some(),
-    });
+    let address = listener.local_addr().map_err(ServeError::Start)?;
+    server.report_event(ServerEvent::ListeningForWeb(address));
     let web = Rc::new(WebServer {
         server: Rc::clone(server),
         options: options.clone(),
@@ -147,14 +145,12 @@ impl WebServer {
     async fn accept(&self, stream: TcpStream) -> Option<WebConnection> {
         let mut first_byte = [0];
         stream.peek(&mut first_byte).await.ok()?;
-        let control = match &self.options.identity {
-            Some(identity) if first_byte == [HANDSHAKE] => {
-                identity.accept_tls(stream).await.ok()?
-            }
-            _ if first_byte != [HANDSHAKE] && self.options.serves_plain => {
-                ControlConnection::Plain(stream)
-            }
-            _ => return None,
+        let control = if first_byte == [HANDSHAKE] {
+            self.options.identity.accept_tls(stream).await.ok()?
+        } else if self.options.serves_plain {
+            ControlConnection::Plain(stream)
+        } else {
+            return None;
         };
         WebConnection::from_control(control).ok()
     }

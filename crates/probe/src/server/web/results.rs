@@ -7,7 +7,7 @@ use fullpipe_record::{Measurement, Remedy, Verdict};
 use serde_json::json;
 
 /// Time for which a result is kept.
-const KEPT_FOR: Duration = Duration::from_secs(3600);
+const KEPT_FOR: Duration = Duration::from_hours(1);
 
 /// Results that are kept at most, the latest ones: about 10 MB.
 const MAX_KEPT: usize = 1000;
