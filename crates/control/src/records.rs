@@ -44,9 +44,6 @@ const USER_CANCELED: u8 = 90;
 /// the same.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-/// The type of a message with a ticket.
-const NEW_SESSION_TICKET: u8 = 4;
-
 /// Records that are sealed with one key. AES-GCM bears 2^24.5 of full size (RFC 8446, section 5.5).
 const MAX_RECORDS: u64 = 1 << 23;
 
@@ -282,12 +279,7 @@ impl TlsRecords {
         Ok(())
     }
 
-    /// Notes a message of the handshake after its end: new keys, or a ticket of a server (RFC 8446,
-    /// section 4.6), which is not used.
     fn note_update(&mut self, message: &[u8]) -> Result<(), RecordError> {
-        if message.first() == Some(&NEW_SESSION_TICKET) {
-            return self.note_idle();
-        }
         match message.split_last() {
             Some((0 | 1, rest)) if *rest == KEY_UPDATE[..4] => {}
             _ => return Err(RecordError::Content),
@@ -567,7 +559,7 @@ pub(crate) mod tests {
     fn nothing_is_read_after_an_error() {
         for bad in [
             &[HANDSHAKE, 3, 3, 0, 40][..],
-            &sealed(&mut ends()[0], HANDSHAKE, &[5, 0, 0, 1, 0]),
+            &sealed(&mut ends()[0], HANDSHAKE, &[4, 0, 0, 1, 0]),
         ] {
             let [mut near, mut far] = ends();
             let error = receive(&mut far, bad).unwrap_err();
@@ -703,7 +695,7 @@ pub(crate) mod tests {
             (0, &[0_u8; 9][..], RecordError::Content),
             (20, &[1], RecordError::Content),
             (HANDSHAKE, &[24, 0, 0, 1, 2], RecordError::Content),
-            (HANDSHAKE, &[5, 0, 0, 1, 0], RecordError::Content),
+            (HANDSHAKE, &[4, 0, 0, 1, 0], RecordError::Content),
             // A key update that is not the last message of its record, two in one, and a part of
             // one.
             (HANDSHAKE, &[24, 0, 0, 1, 0, 4], RecordError::Content),

@@ -394,3 +394,6 @@ fn end_of_input(state: &mut FramedState) -> io::Result<bool> {
 fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
+
+#[cfg(test)]
+mod tests;

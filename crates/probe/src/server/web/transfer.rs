@@ -39,8 +39,14 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Duration below which a transfer is counted but not judged: there is too little to see.
 const MIN_JUDGED: Span = Span::from_secs(1);
 
-/// Samples that are kept of a transfer.
+/// Samples that are kept of a transfer, if there are few at once.
 const MAX_SAMPLES: usize = 400;
+
+/// Samples that all transfers share, about 25 MB; each keeps at least [`MIN_SAMPLES`].
+const SHARED_SAMPLES: usize = 32_000;
+
+/// Samples that suffice for a verdict.
+const MIN_SAMPLES: usize = 60;
 
 /// Tests at once up to which the processors are watched as well, by a thread for each.
 const MAX_WATCHED: u32 = 16;
@@ -150,8 +156,9 @@ impl WebServer {
             );
         };
         let transfer = WebTransfer::new(&framed, asked.request, client, client.ip().to_string());
-        let watches = self.server.admission.test_count() <= MAX_WATCHED;
-        let mut counted = match transfer.start(&framed, MAX_SAMPLES, watches) {
+        let tests = self.server.admission.test_count().max(1);
+        let samples = (SHARED_SAMPLES / tests as usize).clamp(MIN_SAMPLES, MAX_SAMPLES);
+        let mut counted = match transfer.start(&framed, samples, tests <= MAX_WATCHED) {
             Ok(counted) => counted,
             Err(error) => {
                 return (
