@@ -34,7 +34,7 @@ pub struct TlsIdentity(Arc<ServerConfig>);
 
 /// The certificates that a client trusts when it asks a server for TLS 1.3.
 #[derive(Clone)]
-pub struct TlsTrust(Arc<ClientConfig>);
+pub struct TlsTrust(Arc<ClientConfig>, Arc<CertificateVerifier>);
 
 /// The error of a certificate or key that cannot be used for TLS.
 #[derive(Debug, Error)]
@@ -90,13 +90,18 @@ impl TlsTrust {
     /// # Errors
     /// If they cannot be read.
     pub fn from_pem(authorities: &[u8]) -> Result<Self, TlsError> {
-        let verifier = CertificateVerifier::new(certificate_chain(authorities)?)?;
+        let verifier = Arc::new(CertificateVerifier::new(certificate_chain(authorities)?)?);
         let config = ClientConfig::builder_with_provider(crypto_provider())
             .with_protocol_versions(VERSIONS)?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_custom_certificate_verifier(Arc::<CertificateVerifier>::clone(&verifier))
             .with_no_client_auth();
-        Ok(Self(Arc::new(config)))
+        Ok(Self(Arc::new(config), verifier))
+    }
+
+    /// Returns what verifies the certificate of a server.
+    pub(crate) fn verifier(&self) -> Arc<dyn ServerCertVerifier> {
+        Arc::<CertificateVerifier>::clone(&self.1)
     }
 
     /// Asks `host`, at the other end of `stream`, for TLS.
@@ -208,7 +213,7 @@ pub(crate) fn crypto_provider() -> Arc<rustls::crypto::CryptoProvider> {
 }
 
 /// At least one certificate.
-fn certificate_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn certificate_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .and_then(|chain| {
@@ -320,7 +325,7 @@ impl ControlConnection {
     ///
     /// # Errors
     /// Fails if a message was read or written in part, if the other end has changed its keys
-    /// already, and if TLS is that of a certificate ([`TlsIdentity`]).
+    /// already, and if TLS is that of a [`TlsIdentity`].
     pub fn into_records(self) -> io::Result<(TcpStream, Option<TlsRecords>)> {
         let TlsConnection { stream, secrets } = match self {
             Self::Plain(stream) => return Ok((stream, None)),

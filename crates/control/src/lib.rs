@@ -12,6 +12,8 @@
 //! * In: the [`ControlConnection`] of either of these. Out: its socket and its [`TlsRecords`] of
 //!   TLS, which take no memory while nothing moves, and are opened and sealed in the buffers of the
 //!   caller.
+//! * In: the certificate of a web server. Out: TLS as browsers speak it, whose records can be taken
+//!   over ([`WebIdentity`], [`WebClientTls`]).
 //! * In: an address and a port. Out: a socket that listens there ([`listen_tcp`]).
 //! * In: the addresses of a host. Out: a connection to the first that answers
 //!   ([`connect_to_first`]).
@@ -54,6 +56,7 @@ mod records;
 mod records_with_rustls_tests;
 mod refusals;
 mod unix_seconds;
+mod web_tls;
 
 pub use calling::connect_to_first;
 pub use compression::{BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial};
@@ -80,3 +83,4 @@ pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, TlsRecords};
 pub use refusals::{RefusalCounts, RefusedConnections};
 pub use unix_seconds::unix_seconds;
+pub use web_tls::{WebClientTls, WebIdentity};

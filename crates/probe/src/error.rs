@@ -72,6 +72,14 @@ pub enum ProbeError {
         #[source]
         cause: io::Error,
     },
+    /// The server does not speak ndt7, or refuses the test.
+    #[error("the test with {host} failed: {why}")]
+    Web {
+        /// The name as it was given.
+        host: String,
+        /// The reason.
+        why: String,
+    },
     /// The request cannot be stated in the protocol of the server.
     #[error("cannot ask for this test: {0}")]
     Request(fullpipe_iperf::TestRefusal),
@@ -142,6 +150,9 @@ pub enum ServeError {
     /// The address is in use, or not one of this host.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// The address of the web server is in use, or not one of this host.
+    #[error(transparent)]
+    ListenForWeb(ListenError),
     /// The file or directory that the server sends, or writes to, cannot be used.
     #[error("cannot use {0}")]
     File(#[source] io::Error),

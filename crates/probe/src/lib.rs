@@ -17,10 +17,12 @@ mod progress;
 mod results;
 mod route;
 mod server;
+mod web;
 
 pub use call_back::{CallBack, RequestedCalls};
 pub use client::{
-    TestEvent, measure_iperf2, measure_transfer, watch_closely, watch_transfer, watch_until,
+    TestEvent, measure_iperf2, measure_ndt7, measure_transfer, watch_closely, watch_transfer,
+    watch_until,
 };
 pub use destination::Destination;
 pub use engine::{LocalEndpoint, PrepareError, StorageConfig};
@@ -28,6 +30,6 @@ pub use error::{ProbeError, ServeError};
 pub use progress::{StreamSnapshot, TestSnapshot};
 pub use route::{changed_syn_quotes, trace_route};
 pub use server::{
-    AdmissionQuota, Printer, ServeOptions, ServerEvent, ServerLimits, TestText, serve_clients,
-    serve_opened,
+    AdmissionQuota, Printer, ServeOptions, ServerEvent, ServerLimits, TestText, WebJudge,
+    WebOptions, serve_clients, serve_opened,
 };

@@ -147,6 +147,23 @@ impl CountedTransfer {
         }
     }
 
+    /// Returns the progress of a transfer on a connection that carried others before: what `earlier`
+    /// counts of it does not count.
+    pub(crate) fn counting_from(mut self, earlier: &TcpInfo) -> Self {
+        self.started = CountMark {
+            totals: self.started.totals,
+            retransmits: earlier.total_retrans.into_iter().collect(),
+            acknowledged: earlier.bytes_acked.into_iter().collect(),
+        };
+        self.interval = self.started.clone();
+        self
+    }
+
+    /// Returns true if every stream has ended by itself.
+    pub(crate) fn is_over(&self) -> bool {
+        self.transfer.is_over()
+    }
+
     pub(crate) fn origin(&self) -> Instant {
         self.transfer.origin
     }

@@ -137,6 +137,9 @@ pub enum Content {
         /// When the stated size is complete; absent if none was stated.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         completion: Option<CompletionForecast>,
+        /// The upload that followed a download with a server of ndt7.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        followed_by: Option<Box<Measurement>>,
     },
     /// Result of `fullpipe measure --ramp`.
     Ramp {

@@ -118,7 +118,10 @@ impl Evidence {
     ) -> Self {
         let (sender, receiver) = (measurement.sending_end(), measurement.receiving_end());
         let steady = measurement.summary.steady;
-        let judged = |sample: &&Sample| sample.stream < measurement.request.streams;
+        // A server of ndt7 states times of limits without the window: too little to judge by.
+        let is_whole = |sample: &Sample| sample.tcp.cwnd.is_some() || sample.tcp.busy.is_none();
+        let judged =
+            |sample: &&Sample| sample.stream < measurement.request.streams && is_whole(sample);
         Self {
             request: measurement.carried_out().clone(),
             sender: sender.settings.clone(),

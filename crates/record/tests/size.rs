@@ -175,6 +175,7 @@ fn ninety_streams_of_a_minute_fit_into_ten_megabytes() {
         measurement: Box::new(bounded),
         path: None,
         completion: None,
+        followed_by: None,
     });
     let size = serde_json::to_string(&document).unwrap().len();
     assert!((1_000_000..10_000_000).contains(&size), "{size} bytes");

@@ -26,6 +26,10 @@ pub enum Need {
     Nginx,
     /// The program `nghttp`, a client of HTTP/2 whose windows can be set.
     Nghttp,
+    /// The program `ndt7-client`, M-Lab's client of ndt7.
+    Ndt7Client,
+    /// The program `ndt-server`, M-Lab's server of ndt7.
+    NdtServer,
     /// The program `rsync`.
     Rsync,
     /// The server `vsftpd`.
@@ -76,6 +80,8 @@ impl Need {
             }
             Self::Nginx => lacking_program("/usr/sbin/nginx", "-v"),
             Self::Nghttp => lacking_program("nghttp", "--version"),
+            Self::Ndt7Client => lacking_program("ndt7-client", "-h"),
+            Self::NdtServer => lacking_program("ndt-server", "-h"),
             Self::Rsync => lacking_program("rsync", "--version"),
             Self::Vsftpd => lacking_program("/usr/sbin/vsftpd", "-v"),
             Self::Tcpdump => lacking_program("tcpdump", "--version"),

@@ -256,6 +256,7 @@ const PLAN: &[Member] = &[
     Member::pure(2, "model"),
     Member::pure(2, "link"),
     Member::pure(2, "iperf"),
+    Member::pure(2, "http"),
     Member::pure(2, "flow"),
     Member::pure(2, "stats"),
     Member::new(2, "sys"),

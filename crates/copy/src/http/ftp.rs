@@ -4,9 +4,9 @@
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::RuleBroken;
-use super::body::BodyFraming;
-use super::head::{ContentRange, MAX_HEAD, ResponseHead};
+use fullpipe_http::{BodyFraming, MAX_HEAD, RuleBroken};
+
+use super::head::{ContentRange, ResponseHead};
 
 /// A reply to a command.
 #[derive(Debug, Clone, PartialEq, Eq)]

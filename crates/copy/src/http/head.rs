@@ -1,19 +1,12 @@
 //! The head of an answer.
 
+use fullpipe_http::{BodyFraming, HeadFields, MAX_FIELDS, MAX_HEAD, RuleBroken, parse_number};
 use fullpipe_units::Span;
-use httparse::{EMPTY_HEADER, Header, Response, Status};
+use httparse::{EMPTY_HEADER, Response, Status};
 use jiff::fmt::rfc2822::DateTimeParser;
 use thiserror::Error;
 
-use super::RuleBroken;
-use super::body::BodyFraming;
 use super::digest::FileDigest;
-
-/// Bytes of a head at most.
-pub const MAX_HEAD: usize = 16 << 10;
-
-/// Fields of a head at most.
-const MAX_FIELDS: usize = 100;
 
 /// The head of an answer, as far as a download needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +89,7 @@ impl ResponseHead {
         let date_of = |name| fields.only(name).map(|text| text.and_then(to_seconds));
         Ok(Self {
             status,
-            framing: fields.body_framing(status)?,
+            framing: body_framing(fields, status)?,
             keeps_connection: if is_1_1 {
                 !has_token("close")
             } else {
@@ -113,7 +106,7 @@ impl ResponseHead {
                 Span::from_secs(seconds.into())
             }),
             location: fields.only("location")?.map(str::to_owned),
-            digests: fields.file_digests(),
+            digests: file_digests(fields),
         })
     }
 
@@ -144,68 +137,21 @@ fn to_seconds(text: &str) -> Option<i64> {
     Some(parsed.as_second())
 }
 
-struct HeadFields<'h>(&'h [Header<'h>]);
-
-impl<'h> HeadFields<'h> {
-    /// Returns the values of a field that are text.
-    fn values(&self, name: &str) -> impl Iterator<Item = &'h str> {
-        let named = self
-            .0
-            .iter()
-            .filter(move |field| field.name.eq_ignore_ascii_case(name));
-        named.filter_map(|field| str::from_utf8(field.value).ok().map(str::trim))
+/// Returns the way in which the body of an answer ends (RFC 9112, section 6.3).
+fn body_framing(fields: HeadFields<'_>, status: u16) -> Result<BodyFraming, RuleBroken> {
+    if matches!(status, 100..=199 | 204 | 304) {
+        return Ok(BodyFraming::Length(0));
     }
+    Ok(fields.stated_framing()?.unwrap_or(BodyFraming::UntilClose))
+}
 
-    /// Returns the elements of a field that is a list.
-    fn elements(&self, name: &str) -> impl Iterator<Item = &'h str> {
-        self.values(name)
-            .flat_map(|value| value.split(','))
-            .map(str::trim)
-    }
-
-    /// Returns the value of a field that stands once.
-    fn only(&self, name: &str) -> Result<Option<&'h str>, RuleBroken> {
-        let mut values = self.values(name);
-        let first = values.next();
-        if values.any(|other| Some(other) != first) {
-            return Err("a field of its head stands there twice, with different values");
-        }
-        Ok(first)
-    }
-
-    fn has_token(&self, name: &str, token: &str) -> bool {
-        self.elements(name)
-            .any(|element| element.eq_ignore_ascii_case(token))
-    }
-
-    /// Returns the way in which the body ends (RFC 9112, section 6.3).
-    fn body_framing(&self, status: u16) -> Result<BodyFraming, RuleBroken> {
-        let mut codings = self.elements("transfer-encoding");
-        let length = self.only("content-length")?;
-        match (codings.next(), codings.next()) {
-            _ if matches!(status, 100..=199 | 204 | 304) => Ok(BodyFraming::Length(0)),
-            (Some(_), _) if length.is_some() => {
-                Err("its head has both Transfer-Encoding and Content-Length")
-            }
-            (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => {
-                Ok(BodyFraming::Chunked)
-            }
-            (Some(_), _) => Err("its Transfer-Encoding is not the one that every client knows"),
-            (None, _) => match length {
-                Some(text) => to_number(text)
-                    .map(BodyFraming::Length)
-                    .ok_or("its Content-Length is no number"),
-                None => Ok(BodyFraming::UntilClose),
-            },
-        }
-    }
-
-    /// Returns the digests that are of the whole file: `Repr-Digest` (RFC 9530), and `Digest`
-    /// (RFC 3230), which it replaces.
-    fn file_digests(&self) -> Vec<FileDigest> {
-        let fields = self.elements("repr-digest").chain(self.elements("digest"));
-        fields.filter_map(FileDigest::from_field).collect()
-    }
+/// Returns the digests that are of the whole file: `Repr-Digest` (RFC 9530), and `Digest`
+/// (RFC 3230), which it replaces.
+fn file_digests(fields: HeadFields<'_>) -> Vec<FileDigest> {
+    let stated = fields
+        .elements("repr-digest")
+        .chain(fields.elements("digest"));
+    stated.filter_map(FileDigest::from_field).collect()
 }
 
 impl ContentRange {
@@ -213,7 +159,7 @@ impl ContentRange {
         let (range, length) = text.strip_prefix("bytes ")?.split_once('/')?;
         let length = match length {
             "*" => None,
-            length => Some(to_number(length)?),
+            length => Some(parse_number(length)?),
         };
         if range == "*" {
             return length.map(|_| Self {
@@ -222,19 +168,13 @@ impl ContentRange {
             });
         }
         let (first, last) = range.split_once('-')?;
-        let (first, last) = (to_number(first)?, to_number(last)?);
+        let (first, last) = (parse_number(first)?, parse_number(last)?);
         let is_sound = first <= last && length.is_none_or(|length| last < length);
         is_sound.then_some(Self {
             range: Some((first, last)),
             length,
         })
     }
-}
-
-/// Reads a number of digits alone, without a sign.
-fn to_number(text: &str) -> Option<u64> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_number)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! HTTP/1.1 as of RFC 9110 and RFC 9112, and FTP, as far as a download by ranges needs them. The
 //! syntax of a head is read by `httparse`, that of a URL by `fluent-uri`.
 
-mod body;
 mod digest;
 mod ftp;
 mod growth;
@@ -12,15 +11,12 @@ mod plan;
 mod url;
 mod validator;
 
-pub use body::{BodyDecoder, BodyFraming, BodyPart};
 pub use digest::{DigestAlgorithm, FileDigest};
 pub(crate) use ftp::FtpFile;
 pub use ftp::FtpReply;
+pub use fullpipe_http::{BodyDecoder, BodyFraming, BodyPart, MAX_HEAD, RuleBroken};
 pub(crate) use growth::ConnectionGrowth;
-pub use head::{ContentRange, HeadError, MAX_HEAD, ResponseHead};
+pub use head::{ContentRange, HeadError, ResponseHead};
 pub(crate) use plan::{RangePlan, RangeWork};
 pub use url::{UrlError, WebUrl};
 pub use validator::Validator;
-
-/// The error of an answer that breaks its protocol, or that this end does not take.
-pub type RuleBroken = &'static str;

@@ -33,6 +33,11 @@ pub(crate) struct OwnRecording {
 }
 
 impl CaptureArgument {
+    /// Returns true if a capture is to be kept.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.capture.is_some()
+    }
+
     pub(crate) fn is_set(&self) -> bool {
         self.capture.is_some()
     }

@@ -5,7 +5,7 @@ mod values;
 
 mod request;
 
-pub(crate) use self::values::ServerAddress;
+pub(crate) use self::values::{Ndt7Scheme, ServerAddress};
 use self::values::{ProcessorAffinity, whole_request};
 use std::net::IpAddr;
 
@@ -235,10 +235,12 @@ struct NoteArguments {
 /// The server and the way to it.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
-    /// Server: HOST, HOST:PORT or `ssh://HOST`
+    /// Server: HOST, HOST:PORT, `ssh://HOST`, `ndt7://HOST` or `ndt7+ws://HOST`
     ///
     /// The host runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. With `ssh://` it
-    /// needs to run nothing: fullpipe is started there for this command. Write an IPv6 address with
+    /// needs to run nothing: fullpipe is started there for this command. `ndt7://` and, without
+    /// TLS, `ndt7+ws://` are speed tests of M-Lab or of `fullpipe serve --web`: a download, and an
+    /// upload unless --reverse. Write an IPv6 address with
     /// a port in brackets: `[2001:db8::1]:5201`.
     host: ServerAddress,
     #[command(flatten)]
@@ -400,18 +402,39 @@ impl ServerArguments {
         let mut host = self.host.clone();
         match &mut host.ssh {
             Some(ssh) => ssh.tunnels_data = self.through_ssh,
-            None if self.through_ssh => {
-                let message = "--through-ssh needs a host of ssh: ssh://HOST";
-                return Err(usage_failure(message));
-            }
-            None => {}
+            None => self.require_no_ssh()?,
         }
         self.way.destination(&host)
+    }
+
+    fn require_no_ssh(&self) -> Result {
+        if self.through_ssh {
+            let message = "--through-ssh needs a host of ssh: ssh://HOST";
+            return Err(usage_failure(message));
+        }
+        Ok(())
     }
 
     /// Returns true if the data goes through ssh.
     pub(crate) const fn is_through_ssh(&self) -> bool {
         self.through_ssh
+    }
+
+    /// Returns the address of a server of ndt7, and the scheme, if the far end is one.
+    ///
+    /// # Errors
+    /// Fails if two ports are given, or if data shall go through ssh.
+    pub(crate) fn ndt7_destination(&self) -> Result<Option<(Destination, Ndt7Scheme)>> {
+        let Some(scheme) = self.host.ndt7 else {
+            return Ok(None);
+        };
+        self.require_no_ssh()?;
+        let address = ServerAddress {
+            ndt7: None,
+            ..self.host.clone()
+        };
+        let (destination, _) = self.way.destination(&address)?;
+        Ok(Some((destination, scheme)))
     }
 }
 
@@ -470,6 +493,9 @@ impl AccessArguments {
         host: &ServerAddress,
         usual: u16,
     ) -> Result<(Destination, Option<FarEnd>)> {
+        if host.ndt7.is_some() {
+            return Err(usage_failure("servers of ndt7 are for `fullpipe measure`"));
+        }
         let destination = Destination {
             host: host.name.clone(),
             port: host.one_port(self.port)?.unwrap_or(usual),

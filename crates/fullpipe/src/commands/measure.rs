@@ -1,3 +1,5 @@
+mod ndt7;
+
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
@@ -91,6 +93,9 @@ impl RunCommand for MeasureArguments {
         let flag = &interrupts.flag;
         let usual = self.ramp.map_or(USUAL_TIME, |_| RAMP_STEP);
         let request = self.load.to_request(usual)?;
+        if let Some(server) = self.reach.ndt7_destination()? {
+            return ndt7::measure_both_ways(self, &server, &request, &interrupts, terminal);
+        }
         let (destination, _far_end) = self.reach.destination()?;
         if let Some(ramp) = self.ramp {
             return ramp::run_ramp_test(
@@ -169,6 +174,7 @@ fn measure_once(
     };
     finish_measurement(
         with_capture(measurement, recording, arguments.bandwidth),
+        None,
         arguments,
         terminal,
     )
@@ -293,29 +299,36 @@ fn with_warning_of_ssh(mut measurement: Measurement) -> Measurement {
     measurement
 }
 
-/// Prints what there is, also of a test that broke off.
+/// Prints what there is, also of a test that broke off, and of the one that followed, if there was
+/// one.
 fn finish_measurement(
     measurement: Measurement,
+    followed_by: Option<Measurement>,
     arguments: &MeasureArguments,
     terminal: &Terminal,
 ) -> Result {
-    let (interrupted, is_valid) = (measurement.interrupted, measurement.validity.is_valid());
+    let last = followed_by.as_ref().unwrap_or(&measurement);
+    let interrupted = last.interrupted;
+    let is_valid = measurement.validity.is_valid() && last.validity.is_valid();
     let exit_code = if interrupted { INTERRUPTED } else { FAILED };
-    let error = measurement
-        .broken_off
-        .clone()
+    let error = [&measurement, last]
+        .into_iter()
+        .find_map(|measured| measured.broken_off.clone())
         .map(|message| ErrorReport { message, exit_code });
     let is_repeated = arguments.every.is_some();
-    terminal.print_result(&if is_repeated {
-        report::measurement_line(&measurement, &local_time(&measurement.started))
-    } else {
-        report::measurement_text(&measurement)
-    });
-    terminal.print_event(&Event::Measurement(Box::new(measurement.clone())));
+    for measured in std::iter::once(&measurement).chain(&followed_by) {
+        terminal.print_result(&if is_repeated {
+            report::measurement_line(measured, &local_time(&measured.started))
+        } else {
+            report::measurement_text(measured)
+        });
+        terminal.print_event(&Event::Measurement(Box::new(measured.clone())));
+    }
     let content = Content::Measurement {
         measurement: Box::new(measurement),
         path: None,
         completion: None,
+        followed_by: followed_by.map(Box::new),
     };
     let document = terminal.print_report(content, error.as_ref());
     if is_repeated {

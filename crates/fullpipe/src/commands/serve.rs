@@ -1,7 +1,9 @@
 mod log;
+mod web;
 
 use self::log::{LogEntry, ServerLog, ServerObserver};
 pub(super) use self::log::{rejected_event, rejected_line};
+use self::web::WebArguments;
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
 
@@ -115,6 +117,8 @@ pub(crate) struct ServeArguments {
     log: LogArguments,
     #[command(flatten)]
     limits: LimitArguments,
+    #[command(flatten)]
+    web: WebArguments,
     #[command(flatten)]
     live: LiveArgument,
 }
@@ -430,6 +434,7 @@ fn run(arguments: &ServeArguments) -> Result {
     let share = arguments.open_share()?;
     let mut options = arguments.serve_options();
     options.share = share.as_ref().map(ShareServer::handover);
+    options.web = arguments.web.web_options()?;
     let mut file = ServerLog::open(&arguments.log)?;
     let log = LogThread::start(move |noted| file.write_entry(noted));
     let mut observer = ServerObserver {
@@ -466,6 +471,7 @@ fn run(arguments: &ServeArguments) -> Result {
 fn serve_failure(error: &ServeError) -> Failure {
     match error {
         ServeError::Listen(error) => Failure::cannot_listen(error, "--port"),
+        ServeError::ListenForWeb(error) => Failure::cannot_listen(error, "--web"),
         ServeError::File(_) => usage_failure(error.to_string()),
         ServeError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
         ServeError::Start(_) => run_failure(error.to_string()),

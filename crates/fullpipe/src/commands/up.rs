@@ -95,7 +95,7 @@ fn watch_lab(lab: &Lab, interval: Span, flag: &AtomicBool, terminal: &Terminal) 
         }
         if Instant::now() >= next {
             show_status(&meter.read()?, terminal);
-            next = Instant::now() + interval.into();
+            next = Instant::now() + Duration::from(interval);
         }
     }
     Err(Failure::already_printed(INTERRUPTED))

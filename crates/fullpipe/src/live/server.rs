@@ -158,7 +158,8 @@ impl LivePage for ServerPage {
                 self.end_test(client);
                 self.failed += 1;
             }
-            ServerEvent::NotListening { .. }
+            ServerEvent::ListeningForWeb(_)
+            | ServerEvent::NotListening { .. }
             | ServerEvent::Connected { .. }
             | ServerEvent::UnreportedFlows { .. }
             | ServerEvent::Rejected { .. }

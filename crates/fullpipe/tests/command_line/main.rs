@@ -49,3 +49,4 @@ mod tls;
 mod trace;
 mod until_sure;
 mod users;
+mod web;

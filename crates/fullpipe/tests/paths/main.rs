@@ -1,6 +1,11 @@
 //! The program over emulated paths whose figures are judged: one test at a time, and nothing else
 //! meanwhile.
 
+#![expect(
+    clippy::print_stdout,
+    reason = "figures of a run, shown by --nocapture"
+)]
+
 mod captures;
 #[path = "../common/mod.rs"]
 mod common;
@@ -19,3 +24,4 @@ mod replay;
 mod streams;
 mod sweep;
 mod trace;
+mod web;

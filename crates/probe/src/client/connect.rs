@@ -100,7 +100,7 @@ async fn connect_to_any(
     })
 }
 
-fn not_connected(host: String, address: SocketAddr, cause: io::Error) -> ProbeError {
+pub(super) fn not_connected(host: String, address: SocketAddr, cause: io::Error) -> ProbeError {
     let refused = cause.kind() == ErrorKind::ConnectionRefused;
     let hint = if refused {
         "; start `fullpipe serve` or `iperf3 -s` there"

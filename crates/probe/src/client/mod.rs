@@ -4,6 +4,7 @@ mod connect;
 mod failure;
 mod iperf2;
 mod kept_intervals;
+mod ndt7;
 mod peer_report;
 mod placement;
 mod request;
@@ -12,6 +13,7 @@ mod so_far;
 mod streams;
 
 pub use iperf2::measure_iperf2;
+pub use ndt7::measure_ndt7;
 
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;

@@ -65,7 +65,7 @@ impl OpenStream {
             StreamChannel::Tcp(socket) => {
                 fullpipe_sys::tcp_info(socket).map_or(true, |info| is_acknowledged(&info))
             }
-            StreamChannel::Udp(_) => true,
+            StreamChannel::Udp(_) | StreamChannel::Framed(_) => true,
         }
     }
 }

@@ -3,12 +3,14 @@
 use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fullpipe_record::Datagrams;
 use fullpipe_sys::{lock, socket_memory};
 use fullpipe_units::ByteCount;
 use socket2::SockRef;
+
+use super::framed::FramedStream;
 
 /// The part that this end plays in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(crate) enum StreamChannel {
     Tcp(TcpStream),
     /// A socket that is connected to its peer.
     Udp(UdpSocket),
+    /// A connection whose data is framed.
+    Framed(Arc<FramedStream>),
 }
 
 impl AsFd for StreamChannel {
@@ -33,6 +37,7 @@ impl AsFd for StreamChannel {
         match self {
             Self::Tcp(socket) => socket.as_fd(),
             Self::Udp(socket) => socket.as_fd(),
+            Self::Framed(stream) => stream.socket.as_fd(),
         }
     }
 }
@@ -115,6 +120,10 @@ impl RunningStream {
 
     /// Wakes whoever waits for the socket, in one direction or both.
     pub(crate) fn shutdown(&self, how: Shutdown) {
+        // What came to its own end may be followed by another transfer.
+        if matches!(&self.channel, StreamChannel::Framed(stream) if stream.has_ended()) {
+            return;
+        }
         // A connection that is gone already needs no closing.
         let _ = SockRef::from(&self.channel).shutdown(how);
     }
@@ -124,7 +133,7 @@ impl RunningStream {
     /// with those that were dropped behind the last that was read.
     pub(crate) fn dropped_messages(&self) -> Option<u64> {
         match &self.channel {
-            StreamChannel::Tcp(_) => None,
+            StreamChannel::Tcp(_) | StreamChannel::Framed(_) => None,
             StreamChannel::Udp(socket) => socket_memory(socket).ok().map(|memory| memory.drops),
         }
     }

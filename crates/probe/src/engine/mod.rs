@@ -14,6 +14,7 @@
 
 mod credit;
 mod files;
+mod framed;
 mod lane;
 mod pace;
 mod pause;
@@ -32,6 +33,7 @@ pub use files::StorageConfig;
 pub use prepare::{LocalEndpoint, PrepareError};
 
 pub(crate) use files::open_file;
+pub(crate) use framed::{FramedStream, Framing};
 pub(crate) use lane::{PlannedStream, StreamChannel, StreamCount, StreamRole};
 pub(crate) use pace::WriteAllowance;
 pub(crate) use plan::TransferPlan;

@@ -41,8 +41,10 @@ pub(crate) fn sample_streams(streams: &[RunningStream], origin: Instant) -> Vec<
     let at = Span::from(origin.elapsed());
     let numbered = streams.iter().zip(0..);
     let samples = numbered.filter_map(|(stream, index)| {
-        let StreamChannel::Tcp(socket) = &stream.channel else {
-            return None;
+        let socket = match &stream.channel {
+            StreamChannel::Tcp(socket) => socket,
+            StreamChannel::Framed(framed) => &framed.socket,
+            StreamChannel::Udp(_) => return None,
         };
         Some(Sample {
             at,

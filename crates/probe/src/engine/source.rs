@@ -243,7 +243,7 @@ impl ZeroCopySends {
 }
 
 /// Returns at least `length` bytes to send: those that other streams send, if they are as many.
-fn shared_data(length: usize) -> io::Result<Arc<MappedPages>> {
+pub(super) fn shared_data(length: usize) -> io::Result<Arc<MappedPages>> {
     let mut latest = lock(&DATA);
     if let Some(data) = latest.upgrade().filter(|data| data.len() >= length) {
         return Ok(data);

@@ -124,7 +124,7 @@ fn send_from(
 /// The waits of a sender for a socket that is full: short ones, which keep its buffer full, as long
 /// as there is progress, and longer and longer ones when there is none: a peer that reads nothing
 /// must cost nothing.
-struct SendRetry {
+pub(super) struct SendRetry {
     shortest: Duration,
     wait: Duration,
     /// Waits since the last progress.
@@ -132,7 +132,7 @@ struct SendRetry {
 }
 
 impl SendRetry {
-    fn for_rtt(base_rtt: Option<Span>) -> Self {
+    pub(super) fn for_rtt(base_rtt: Option<Span>) -> Self {
         let shortest = base_rtt
             .map_or(MAX_RETRY, |rtt| rtt / 64)
             .clamp(MIN_RETRY, MAX_RETRY)
@@ -145,7 +145,7 @@ impl SendRetry {
     }
 
     /// Returns the time to wait for room, at whose beginning there was none.
-    fn next_wait(&mut self) -> Duration {
+    pub(super) fn next_wait(&mut self) -> Duration {
         self.waits = self.waits.saturating_add(1);
         if self.waits > SHORT_WAITS {
             self.wait = (self.wait * 2).min(MAX_WAIT);
@@ -154,7 +154,7 @@ impl SendRetry {
     }
 
     /// Halves the wait: a peer that reads a little now and then does not make it short.
-    fn note_progress(&mut self) {
+    pub(super) fn note_progress(&mut self) {
         self.waits = 0;
         self.wait = (self.wait / 2).max(self.shortest);
     }
@@ -163,7 +163,7 @@ impl SendRetry {
 /// The bound of the bytes that a socket holds unsent (`TCP_NOTSENT_LOWAT`): a quarter of what its
 /// other end has lately acknowledged in a second, and [`MIN_UNSENT`] more. That fills any path
 /// whose other end reads; one that reads nothing fills no memory.
-struct UnsentBound {
+pub(super) struct UnsentBound {
     /// The time of the latest setting.
     set: Instant,
     /// When acknowledged bytes were counted for a window, and how many they were: for the one
@@ -174,7 +174,7 @@ struct UnsentBound {
 
 impl UnsentBound {
     /// Returns a bound that has not been set yet.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let now = Instant::now();
         Self {
             set: now,
@@ -185,7 +185,7 @@ impl UnsentBound {
 
     /// Sets the bound of `socket` if it is time to. A kernel that takes none leaves the socket as
     /// it is.
-    fn update_bound(&mut self, socket: &TcpStream) {
+    pub(super) fn update_bound(&mut self, socket: &TcpStream) {
         let now = Instant::now();
         if self.bytes > 0 && now.duration_since(self.set) < UNSENT_INTERVAL {
             return;

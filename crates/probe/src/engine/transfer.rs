@@ -15,7 +15,7 @@ use super::lane::{PlannedStream, RunningStream, StreamChannel, StreamCount, Stre
 use super::plan::TransferPlan;
 use super::shared::TransferState;
 use super::storage::{FileStorage, StorageFailure};
-use super::{sampler, tcp, udp_receiver, udp_sender};
+use super::{framed, sampler, tcp, udp_receiver, udp_sender};
 
 /// Streams with data on them.
 pub(crate) struct RunningTransfer {
@@ -72,7 +72,7 @@ impl SenderSockets {
             .filter(|stream| stream.role == StreamRole::Sender);
         let sockets = senders.filter_map(|stream| match stream.channel {
             StreamChannel::Tcp(socket) => Some(socket),
-            StreamChannel::Udp(_) => None,
+            StreamChannel::Udp(_) | StreamChannel::Framed(_) => None,
         });
         Self(sockets.collect())
     }
@@ -240,6 +240,7 @@ impl RunningTransfer {
             .iter()
             .all(|stream| match (&stream.channel, stream.role) {
                 (StreamChannel::Tcp(socket), StreamRole::Sender) => is_delivered(socket),
+                (StreamChannel::Framed(framed), StreamRole::Sender) => is_delivered(&framed.socket),
                 _ => true,
             })
     }
@@ -394,6 +395,7 @@ fn run_stream(
             udp_sender::send_datagrams(socket, stream, shared, plan)
         }
         StreamChannel::Udp(socket) => udp_receiver::receive_datagrams(socket, stream, shared, plan),
+        StreamChannel::Framed(framed) => framed::run_framed(framed, stream, shared, plan),
     }
 }
 

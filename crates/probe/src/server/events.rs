@@ -10,6 +10,8 @@ use fullpipe_units::{BitRate, ByteCount};
 pub enum ServerEvent {
     /// The server listens on this address.
     Listening(SocketAddr),
+    /// The server of speed tests over the web listens on this address.
+    ListeningForWeb(SocketAddr),
     /// The server cannot listen on its second port, or cannot receive datagrams, and goes on
     /// without.
     NotListening {

@@ -17,6 +17,7 @@ mod registry;
 mod session;
 mod stall;
 mod stream_listener;
+mod web;
 
 mod udp;
 
@@ -58,6 +59,7 @@ use stream_listener::StreamListener;
 pub use admission::{AdmissionQuota, ServerLimits};
 pub use events::ServerEvent;
 pub use output::{Printer, TestText};
+pub use web::{WebJudge, WebOptions};
 
 /// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -116,6 +118,8 @@ pub struct ServeOptions {
     pub storage_config: StorageConfig,
     /// The server of a folder that is shared at the same ports; `None` if there is none.
     pub share: Option<ConnectionHandover>,
+    /// The server of speed tests over the web, at a port of its own; `None` if there is none.
+    pub web: Option<WebOptions>,
     /// Limits of clients and tests.
     pub limits: ServerLimits,
 }
@@ -139,6 +143,7 @@ impl Default for ServeOptions {
             tls: None,
             storage_config: StorageConfig::default(),
             share: None,
+            web: None,
             limits: ServerLimits::default(),
         }
     }
@@ -347,6 +352,9 @@ impl TestServer {
             .filter(|port| server.iperf2 && *port != options.port)
         {
             server.listen_on_second_port(options, port);
+        }
+        if let Some(web) = &options.web {
+            web::start_listening(&server, web, options.device.as_deref())?;
         }
         Ok(server)
     }

@@ -31,6 +31,7 @@ fn of_measurement(measurement: Measurement) -> Document {
         measurement: Box::new(measurement),
         path: None,
         completion: None,
+        followed_by: None,
     })
 }
 

@@ -129,6 +129,7 @@ impl<'p> ServerPrinter<'p> {
             // iperf3 ends without a word; iperf2 clients are not served here, as they are not by
             // iperf3.
             ServerEvent::Idle
+            | ServerEvent::ListeningForWeb(_)
             | ServerEvent::BeganIperf2 { .. }
             | ServerEvent::UnreportedFlows { .. } => {}
         }
@@ -204,7 +205,7 @@ fn server_failure(why: &str, output: &mut ResultWriter) -> Failure {
 
 fn in_iperf3s_words(error: &ServeError) -> String {
     match error {
-        ServeError::Listen(error) => {
+        ServeError::Listen(error) | ServeError::ListenForWeb(error) => {
             let reason = system_message(&error.cause);
             format!("error - unable to start listener for connections: {reason}\niperf3: exiting")
         }

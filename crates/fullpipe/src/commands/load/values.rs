@@ -12,6 +12,29 @@ pub(crate) struct ServerAddress {
     pub(super) port: Option<u16>,
     /// The host as ssh has it, if its server is to be started over ssh.
     pub(crate) ssh: Option<SshHost>,
+    /// The scheme of a server of ndt7, if it is one.
+    pub(crate) ndt7: Option<Ndt7Scheme>,
+}
+
+/// The scheme of a server of ndt7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ndt7Scheme {
+    /// `ndt7://`, inside TLS.
+    Encrypted,
+    /// `ndt7+ws://`, in the clear.
+    Plain,
+}
+
+impl Ndt7Scheme {
+    const ALL: [(&str, Self); 2] = [("ndt7://", Self::Encrypted), ("ndt7+ws://", Self::Plain)];
+
+    /// Returns the port of HTTPS or HTTP.
+    const fn usual_port(self) -> u16 {
+        match self {
+            Self::Encrypted => 443,
+            Self::Plain => 80,
+        }
+    }
 }
 
 impl ServerAddress {
@@ -40,7 +63,18 @@ impl FromStr for ServerAddress {
                 ssh: Some(SshHost::new(user, &name, port)?),
                 name,
                 port: None,
+                ndt7: None,
             });
+        }
+        for (scheme, ndt7) in Ndt7Scheme::ALL {
+            if let Some(place) = text.strip_prefix(scheme) {
+                let place: Self = place.strip_suffix('/').unwrap_or(place).parse()?;
+                return Ok(Self {
+                    ndt7: Some(ndt7),
+                    port: Some(place.port.unwrap_or(ndt7.usual_port())),
+                    ..place
+                });
+            }
         }
         let (name, port) = split_port(text)?;
         if name.is_empty() {
@@ -54,6 +88,7 @@ impl FromStr for ServerAddress {
             name: name.to_owned(),
             port: port.transpose()?,
             ssh: None,
+            ndt7: None,
         })
     }
 }

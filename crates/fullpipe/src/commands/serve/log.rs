@@ -158,6 +158,7 @@ fn describe_event(event: &ServerEvent) -> Option<String> {
     Some(match event {
         ServerEvent::Connected { .. } | ServerEvent::Interval { .. } => return None,
         ServerEvent::Listening(address) => format!("listening on {address}"),
+        ServerEvent::ListeningForWeb(address) => format!("serving the web on https://{address}/"),
         ServerEvent::NotListening { why } => {
             format!("{why}; going on without: iperf2 clients may call the other port")
         }
@@ -167,8 +168,12 @@ fn describe_event(event: &ServerEvent) -> Option<String> {
             client,
             bytes,
             rate,
-            ..
-        } => format!("{client}: done at {rate}, {bytes}"),
+            measurement,
+        } => {
+            let verdict = measurement.as_ref().and_then(|test| test.limit.as_ref());
+            let verdict = verdict.map_text(|verdict| format!(": {}", verdict.sentence));
+            format!("{client}: done at {rate}, {bytes}{verdict}")
+        }
         ServerEvent::Failed { client, why, .. } => format!("{client}: {why}"),
         ServerEvent::Rejected(refused) => rejected_line(refused),
         ServerEvent::UnreportedFlows { flows } => {
@@ -194,12 +199,18 @@ fn describe_test(request: &Request) -> String {
 fn as_event(event: &ServerEvent) -> Option<Event> {
     Some(match event.clone() {
         ServerEvent::Connected { .. } | ServerEvent::Interval { .. } => return None,
-        ServerEvent::Listening(address) => Event::Listening(Listening { address }),
+        ServerEvent::Listening(address) | ServerEvent::ListeningForWeb(address) => {
+            Event::Listening(Listening { address })
+        }
         ServerEvent::NotListening { why } => Event::NotListening(NotListening { why }),
         ServerEvent::Began { client, request } => {
             Event::Began(Box::new(ClientTest { client, request }))
         }
         ServerEvent::BeganIperf2 { client } => Event::BeganIperf2(Client { client }),
+        ServerEvent::Ended {
+            measurement: Some(measurement),
+            ..
+        } if measurement.limit.is_some() => Event::Measurement(measurement),
         ServerEvent::Ended {
             client,
             bytes,

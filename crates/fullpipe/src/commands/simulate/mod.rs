@@ -197,6 +197,7 @@ fn print_measurement(
         measurement: Box::new(measurement),
         path,
         completion: completion.map(|(_, completion)| completion),
+        followed_by: None,
     });
     Failure::after_report(None, false, is_valid)
 }

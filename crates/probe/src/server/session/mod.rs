@@ -6,6 +6,7 @@ mod streams;
 mod transfer;
 
 pub(super) use results::bytes_of;
+pub(super) use transfer::opposite;
 
 use std::io;
 use std::net::SocketAddr;

@@ -276,7 +276,7 @@ fn accepted_sockets(lanes: &[PlannedStream]) -> Vec<SocketReadback> {
 }
 
 /// Returns a direction as seen from the other end: an upload of one end is a download of the other.
-pub(super) fn opposite(direction: Direction) -> Direction {
+pub(in crate::server) fn opposite(direction: Direction) -> Direction {
     match direction {
         Direction::Upload => Direction::Download,
         Direction::Download => Direction::Upload,

@@ -1,6 +1,6 @@
 //! The body of an answer (RFC 9112, sections 6 and 7).
 
-use super::RuleBroken;
+use crate::RuleBroken;
 
 /// Bytes of a line between two chunks at most.
 const MAX_LINE: usize = 4096;

@@ -1,0 +1,171 @@
+//! TLS of speed tests over the web, whose data the caller seals and opens itself after the handshake.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
+use tokio_rustls::rustls::crypto::{
+    CryptoProvider, verify_tls12_signature, verify_tls13_signature,
+};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    CipherSuite, ClientConfig, DigitallySignedStruct, Error as RustlsError, ServerConfig,
+    SignatureScheme,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::connection::{
+    ControlConnection, TlsError, TlsTrust, VERSIONS, by_reference, certificate_chain,
+    crypto_provider,
+};
+use crate::record_stream::RecordStream;
+use crate::records::{TrafficSecrets, client_that_states, server_that_states};
+
+/// The one protocol inside TLS (RFC 7301).
+const PROTOCOL: &[u8] = b"http/1.1";
+
+/// The certificate and the key of a web server for speed tests. It speaks TLS 1.3 with AES-256-GCM
+/// and HTTP/1.1, which all browsers do; its records can be taken over
+/// ([`ControlConnection::into_records`]).
+#[derive(Clone)]
+pub struct WebIdentity(Arc<ServerConfig>);
+
+/// The side of a client of such servers.
+#[derive(Clone)]
+pub struct WebClientTls(Arc<ClientConfig>);
+
+by_reference!(WebIdentity);
+by_reference!(WebClientTls);
+
+impl WebIdentity {
+    /// Reads the certificates of a server, its own first, and its private key, both in PEM.
+    ///
+    /// # Errors
+    /// Fails if they cannot be read, or do not belong together.
+    pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| TlsError::Pem {
+            wanted: "private key",
+            cause,
+        })?;
+        let mut config = ServerConfig::builder_with_provider(provider_of_records())
+            .with_protocol_versions(VERSIONS)?
+            .with_no_client_auth()
+            .with_single_cert(certificate_chain(certificates)?, key)?;
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        // A ticket would be a record that the next connection is not faster by.
+        config.send_tls13_tickets = 0;
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Completes the handshake with a client that asks for TLS. Deadlines are the caller's affair.
+    ///
+    /// # Errors
+    /// Fails if the client does not speak it, or closes the connection.
+    pub async fn accept_tls(&self, stream: TcpStream) -> io::Result<ControlConnection> {
+        let secrets = Arc::<TrafficSecrets>::default();
+        let stream = TlsAcceptor::from(server_that_states(&self.0, &secrets))
+            .accept(RecordStream::new(stream))
+            .await?;
+        Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
+    }
+}
+
+impl WebClientTls {
+    /// Returns the side of a client that takes any certificate: a speed test has no secrets. It
+    /// still has the other end prove that it has the key of the certificate.
+    ///
+    /// # Errors
+    /// Fails if the library lacks what is needed.
+    pub fn unverified() -> Result<Self, TlsError> {
+        Self::verifying_by(Arc::new(AnyCertificate(provider_of_records())))
+    }
+
+    /// Returns the side of a client that takes the certificates of `trust`.
+    ///
+    /// # Errors
+    /// Fails if the library lacks what is needed.
+    pub fn trusting(trust: &TlsTrust) -> Result<Self, TlsError> {
+        Self::verifying_by(trust.verifier())
+    }
+
+    fn verifying_by(verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, TlsError> {
+        let mut config = ClientConfig::builder_with_provider(provider_of_records())
+            .with_protocol_versions(VERSIONS)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Asks `host`, at the other end of `stream`, for TLS. Deadlines are the caller's affair.
+    ///
+    /// # Errors
+    /// Fails if it does not speak it, or if `host` cannot be the name of a server.
+    pub async fn connect_tls(
+        &self,
+        host: &str,
+        stream: TcpStream,
+    ) -> io::Result<ControlConnection> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let secrets = Arc::<TrafficSecrets>::default();
+        let stream = TlsConnector::from(client_that_states(&self.0, &secrets))
+            .connect(name, RecordStream::new(stream))
+            .await?;
+        Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
+    }
+}
+
+/// Returns a provider with the one suite of which this crate seals the records itself.
+fn provider_of_records() -> Arc<CryptoProvider> {
+    let mut provider = CryptoProvider::clone(&crypto_provider());
+    provider
+        .cipher_suites
+        .retain(|suite| suite.suite() == CipherSuite::TLS13_AES_256_GCM_SHA384);
+    Arc::new(provider)
+}
+
+/// Takes any certificate whose key signs the handshake.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, RustlsError> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,102 @@
+//! The flags of the server of speed tests over the web.
+
+use std::net::{Ipv6Addr, SocketAddr};
+
+use crate::commands::prelude::*;
+use fullpipe_control::WebIdentity;
+use fullpipe_diagnose::{diagnose, find_remedies};
+use fullpipe_probe::WebOptions;
+use fullpipe_record::{Evidence, Framing, Remedy, Verdict};
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+
+/// The server of speed tests over the web.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Web")]
+pub(super) struct WebArguments {
+    /// Serve speed tests over HTTPS too, at this address [default: all, port 443]
+    ///
+    /// Speaks ndt7, and the tests of Cloudflare, LibreSpeed and responsiveness. The limits of tests
+    /// hold there as well.
+    #[arg(
+        long,
+        value_name = "[ADDRESS:]PORT",
+        num_args = 0..=1,
+        require_equals = false,
+        default_missing_value = "443",
+        value_parser = web_address,
+        conflicts_with_all = ["key_file", "authorized_users_path"]
+    )]
+    web: Option<SocketAddr>,
+    /// Certificate of the web server in PEM [default: one that nobody has signed]
+    #[arg(long, value_name = "FILE", requires_all = ["web", "key_pem"], hide_short_help = true)]
+    cert: Option<PathBuf>,
+    /// Private key of that certificate in PEM
+    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
+    key_pem: Option<PathBuf>,
+    /// Serve clients without TLS at the port of --web, too
+    #[arg(long, requires = "web", hide_short_help = true)]
+    web_plain: bool,
+}
+
+impl WebArguments {
+    /// Returns the options of the server, if one is asked for.
+    ///
+    /// # Errors
+    /// Fails if its certificate cannot be read or made.
+    pub(super) fn web_options(&self) -> Result<Option<WebOptions>> {
+        let Some(address) = self.web else {
+            return Ok(None);
+        };
+        Ok(Some(WebOptions {
+            address,
+            identity: self.identity(address)?,
+            serves_plain: self.web_plain,
+            judge: judge_transfer,
+        }))
+    }
+
+    fn identity(&self, address: SocketAddr) -> Result<WebIdentity> {
+        let (certificate, key) = match (&self.cert, &self.key_pem) {
+            (Some(certificate), Some(key)) => (read_pem(certificate)?, read_pem(key)?),
+            _ => self_signed(address)?,
+        };
+        WebIdentity::from_pem(&certificate, &key).map_err(|error| {
+            usage_failure(format!("the certificate of --cert and --key-pem: {error}"))
+        })
+    }
+}
+
+/// Returns a certificate for the names of this host that nobody has signed, and its key.
+fn self_signed(address: SocketAddr) -> Result<(Vec<u8>, Vec<u8>)> {
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy().into_owned();
+    let mut names = vec!["localhost".to_owned(), host];
+    if !address.ip().is_unspecified() {
+        names.push(address.ip().to_string());
+    }
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names)
+        .map_err(cannot("make a certificate for the names of this host"))?;
+    let key = signing_key.serialize_pem();
+    Ok((cert.pem().into_bytes(), key.into_bytes()))
+}
+
+fn read_pem(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(cannot(&format!("read {}", path.display())))
+}
+
+/// Reads `443`, `192.0.2.1:443` or `[2001:db8::1]:443`; without an address, all of both families.
+fn web_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text
+        .parse()
+        .map(|port| (Ipv6Addr::UNSPECIFIED, port).into());
+    port.or_else(|_| text.parse())
+        .map_err(|_| "write a port, or an address with a port as 192.0.2.1:443".to_owned())
+}
+
+/// Names the limit of a transfer of the web by what this end alone has seen.
+fn judge_transfer(measurement: &Measurement) -> (Verdict, Vec<Remedy>) {
+    let evidence = Evidence::from_measurement(measurement, None, Framing::Ethernet);
+    let verdict = diagnose(&evidence);
+    let remedies = find_remedies(&evidence, &verdict);
+    (verdict, remedies)
+}

@@ -1,0 +1,341 @@
+//! The server of speed tests over the web: what others' clients ask for, and what hostile ones do.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fullpipe_testkit::{
+    Running, document, free_port, load_slot, require, wait_for_listener, within,
+};
+use serde_json::Value;
+
+use crate::common::{fullpipe, run};
+
+const TIMEOUT: u64 = 40;
+
+/// Longest time that an honest client may wait for an answer, whatever others do.
+const PROMPT: Duration = Duration::from_secs(5);
+
+/// A server of the web on this host.
+struct Server {
+    running: Running,
+    port: u16,
+}
+
+impl Server {
+    fn start(more: &[&str]) -> Self {
+        let [tests, port] = [free_port(), free_port()];
+        let (tests, web) = (tests.to_string(), format!("127.0.0.1:{port}"));
+        let usual = [
+            "serve",
+            "-p",
+            &tests,
+            "-B",
+            "127.0.0.1",
+            "--no-iperf2",
+            "--web",
+            &web,
+        ];
+        let mut command = fullpipe(&[&usual, more].concat());
+        let running = Running::start(&mut command);
+        wait_for_listener(port);
+        Self { running, port }
+    }
+
+    fn url(&self, scheme: &str, path: &str) -> String {
+        format!("{scheme}://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// Returns what `curl` prints with these arguments.
+    fn curl(&self, path: &str, more: &[&str]) -> String {
+        let url = self.url("https", path);
+        let mut command = Command::new("curl");
+        command.args(["-sSk", "--max-time", "30", &url]).args(more);
+        let output = run(&mut command, TIMEOUT);
+        assert!(output.status.success(), "{path}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream
+    }
+
+    /// Sends `request` in the clear, and returns the first line of the answer.
+    fn status(&self, request: &str) -> String {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.take(4096).read_to_end(&mut answer);
+        let text = String::from_utf8_lossy(&answer);
+        text.lines().next().unwrap_or_default().to_owned()
+    }
+
+    fn anonymous_kib(&self) -> u64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.running.pid())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"))
+            .unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+}
+
+#[test]
+fn curl_gets_what_cloudflare_librespeed_and_responsiveness_have() {
+    require!(Curl);
+    let server = Server::start(&[]);
+    assert!(
+        server
+            .curl("/", &[])
+            .contains("<h1>A server of speed tests</h1>")
+    );
+    let count = server.curl(
+        "/__down?bytes=123456",
+        &["-o", "/dev/null", "-w", "%{size_download} %{http_version}"],
+    );
+    assert_eq!(count, "123456 1.1");
+    let chunk = server.curl(
+        "/backend/garbage.php?ckSize=2",
+        &["-o", "/dev/null", "-w", "%{size_download}"],
+    );
+    assert_eq!(chunk, "2097152");
+    assert_eq!(server.curl("/empty.php", &[]), "");
+    let address: Value = serde_json::from_str(&server.curl("/getIP.php", &[])).unwrap();
+    assert_eq!(address["processedString"], "127.0.0.1");
+    let config: Value = serde_json::from_str(&server.curl("/.well-known/nq", &[])).unwrap();
+    let small = config["urls"]["small_download_url"].as_str().unwrap();
+    assert_eq!(small, server.url("https", "/nq/small"));
+    // Of a body in chunks, curl counts their sizes, too.
+    for (path, more, sent) in [
+        ("/__up", "--data-binary @-", "200 3000000"),
+        (
+            "/nq/upload",
+            "-X POST -T - -H 'Transfer-Encoding: chunked'",
+            "200 30",
+        ),
+    ] {
+        let url = server.url("https", path);
+        let script = format!(
+            "head -c 3000000 /dev/zero | curl -sSk --max-time 30 -o /dev/null \
+             -w '%{{http_code}} %{{size_upload}}' {more} '{url}'"
+        );
+        let output = run(Command::new("sh").args(["-c", &script]), TIMEOUT);
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(printed.starts_with(sent), "{output:?}");
+    }
+    // Both requests on one connection.
+    let both = [
+        "-o",
+        "/dev/null",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{num_connects} ",
+        &server.url("https", "/getIP"),
+    ];
+    assert_eq!(server.curl("/__down?bytes=3000000", &both), "1 0 ");
+}
+
+#[test]
+fn a_transfer_has_a_verdict_that_its_client_can_ask_for() {
+    require!(Curl);
+    let _load = load_slot();
+    let server = Server::start(&[]);
+    let head = server.curl(
+        "/__down?bytes=40000000",
+        &["--limit-rate", "10M", "-o", "/dev/null", "-D", "-"],
+    );
+    let link = head.lines().find_map(|line| line.strip_prefix("Link: <"));
+    let path = link.unwrap().split('>').next().unwrap();
+    let is_there = || server.curl(path, &["-o", "/dev/null", "-w", "%{http_code}"]) == "200";
+    assert!(within(PROMPT, is_there), "{path} is not there");
+    let result: Value = serde_json::from_str(&server.curl(path, &[])).unwrap();
+    assert_eq!(result["bytes"], 40_000_000, "{result}");
+    assert_eq!(result["limit"]["kind"], "receiver-application", "{result}");
+    assert!(
+        result["remedies"].is_array() && result["sentence"].is_string(),
+        "{result}"
+    );
+    let none = server.curl("/result/0123", &["-o", "/dev/null", "-w", "%{http_code}"]);
+    assert_eq!(none, "404");
+}
+
+#[test]
+fn this_client_measures_both_ways() {
+    let _load = load_slot();
+    let server = Server::start(&["--web-plain"]);
+    for scheme in ["ndt7", "ndt7+ws"] {
+        let url = server.url(scheme, "");
+        let arguments = [
+            "measure",
+            &url,
+            "--json",
+            "--no-store",
+            "-t",
+            "1",
+            "-w",
+            "64K",
+        ];
+        let report = document(&run(&mut fullpipe(&arguments), TIMEOUT));
+        for part in ["measurement", "followed_by"] {
+            let received = report[part]["summary"]["received"].as_f64().unwrap();
+            assert!(received > 1e6, "{scheme} {part}: {report:#}");
+            assert!(report[part]["limit"]["kind"].is_string());
+        }
+        let directions =
+            ["measurement", "followed_by"].map(|part| &report[part]["request"]["direction"]);
+        assert_eq!(directions, ["download", "upload"]);
+    }
+    let plain = server.url("ndt7+ws", "");
+    let reverse = ["measure", &plain, "-R", "--json", "--no-store", "-t", "0.5"];
+    let report = document(&run(&mut fullpipe(&reverse), TIMEOUT));
+    assert!(report["followed_by"].is_null() && report["measurement"].is_object());
+}
+
+#[test]
+fn what_ndt7_does_not_have_is_an_error_in_one_sentence() {
+    let server = Server::start(&[]);
+    let (tls, plain) = (server.url("ndt7", ""), server.url("ndt7+ws", ""));
+    for (arguments, code, why) in [
+        (&["measure", &tls, "-P", "2"][..], 2, "one stream of TCP"),
+        (&["measure", &tls, "-t", "11"], 2, "10 s at most"),
+        (&["measure", &tls, "--bidir"], 2, "leave out --bidir"),
+        (&["measure", &tls, "--route"], 2, "neither"),
+        (&["measure", &tls, "--ramp", "1M..5M"], 2, "neither"),
+        // Without --web-plain nothing is said in the clear.
+        (&["measure", &plain], 1, "closed the connection"),
+        (&["measure", "ndt7://127.0.0.1:1"], 1, "refused"),
+    ] {
+        let output = run(&mut fullpipe(arguments), TIMEOUT);
+        let said = String::from_utf8_lossy(&output.stderr).replace('\n', " ");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn requests_that_are_not_served_are_refused_with_their_status() {
+    let server = Server::start(&["--web-plain", "--max-bytes", "1M", "--max-tests", "0"]);
+    let with = |line: &str, fields: &str| format!("{line} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), "400"),
+        (with("GET /", "Origin: https://elsewhere\r\n"), "403"),
+        (with("GET /other", ""), "404"),
+        (with("POST /", ""), "405"),
+        (with("GET /", "Content-Length: 5\r\n"), "400"),
+        (with("GET /ndt/v7/download", ""), "400"),
+        (
+            with(
+                "GET /ndt/v7/upload",
+                "Upgrade: websocket\r\nSec-WebSocket-Version: 12\r\n",
+            ),
+            "426",
+        ),
+        (
+            with("GET /", &format!("X: {}\r\n", "x".repeat(20_000))),
+            "431",
+        ),
+        (with("GET /__down?bytes=500000", ""), "503"),
+        ("SSH-2.0-x\r\n\r\n".to_owned(), "400"),
+    ] {
+        let line = server.status(&request);
+        assert!(
+            line.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{request:?}: {line}"
+        );
+    }
+    let server = Server::start(&["--web-plain", "--max-bytes", "1M"]);
+    let line = server.status(&with("GET /__down?bytes=5000000", ""));
+    assert!(line.starts_with("HTTP/1.1 429 "), "{line}");
+}
+
+#[test]
+fn slow_clients_end_in_every_state_and_others_are_served() {
+    let _load = load_slot();
+    let server = Server::start(&["--web-plain", "--client-timeout", "1"]);
+    let upgrade = "GET /ndt/v7/upload HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
+        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: net.measurementlab.ndt.v7\r\n\
+        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let states = [
+        "",
+        "\u{16}\u{3}\u{1}",
+        "GET / HTTP",
+        "GET /getIP HTTP/1.1\r\nHost: h\r\n\r\n",
+        "POST /__up HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc",
+        "POST /__up HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+        "GET /__down?bytes=99999999 HTTP/1.1\r\nHost: h\r\n\r\n",
+        upgrade,
+    ];
+    let mut waiting: Vec<(&str, TcpStream)> = Vec::new();
+    for state in states {
+        for _ in 0..6 {
+            let mut stream = server.connect();
+            stream.write_all(state.as_bytes()).unwrap();
+            waiting.push((state, stream));
+        }
+    }
+    let asked = Instant::now();
+    let line = server.status("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    assert!(
+        line.contains("200") && asked.elapsed() < PROMPT,
+        "{line} after {:?}",
+        asked.elapsed()
+    );
+    // A download that nobody reads is reset, and others end or are closed; ndt7 sends close frames.
+    for (state, mut stream) in waiting {
+        let mut buffer = vec![0; 65536];
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            match stream.read(&mut buffer) {
+                Ok(0) => break,
+                Err(error) if error.kind() != ErrorKind::WouldBlock => break,
+                _ => assert!(Instant::now() < deadline, "{state:?}"),
+            }
+        }
+    }
+    assert!(
+        server.anonymous_kib() < 100_000,
+        "{} KiB",
+        server.anonymous_kib()
+    );
+    assert!(
+        server
+            .status("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            .contains("200")
+    );
+}
+
+#[test]
+fn frames_that_break_the_rules_end_a_test() {
+    let server = Server::start(&["--web-plain"]);
+    for frame in [
+        // Not masked, of no known kind, a control frame of 126 bytes, text that is no JSON.
+        &b"\x82\x05hello"[..],
+        b"\x83\x80abcd",
+        b"\x89\xfe\x00\x7eabcd",
+        b"\x81\x81\0\0\0\0x",
+        b"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xffabcd",
+    ] {
+        let mut stream = server.connect();
+        let upgrade = "GET /ndt/v7/upload HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
+            Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: net.measurementlab.ndt.v7\r\n\
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        stream.write_all(upgrade.as_bytes()).unwrap();
+        stream.write_all(frame).unwrap();
+        let begun = Instant::now();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.starts_with(b"HTTP/1.1 101 "), "{frame:x?}");
+        assert!(
+            begun.elapsed() < PROMPT,
+            "{frame:x?}: {:?}",
+            begun.elapsed()
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! Speed tests over the web on an emulated path: clients of others and ours, against our server.
+
+mod tests_alone {
+    use std::time::Duration;
+
+    use fullpipe_testkit::{Mark, document, path, require, valid_within, within};
+    use serde_json::Value;
+
+    use crate::common::run;
+    use crate::diagnose::{Lab, SELF};
+
+    const TIMEOUT: u64 = 90;
+
+    const PATH: &str = "rate = \"100Mbit/s\"\nrtt = \"40ms\"\nqueue = \"1bdp\"";
+
+    /// Payload that the path carries at most, in bit/s: 1448 bytes of payload of 1538 on Ethernet.
+    const CAPACITY: f64 = 100e6 * 1448.0 / 1538.0;
+
+    /// Starts the server of the web in the receiving host.
+    fn start(lab: &Lab, log: &str) -> fullpipe_testkit::Running {
+        let command = [
+            SELF,
+            "serve",
+            "--no-iperf2",
+            "--web",
+            "198.18.0.2:4443",
+            "--web-plain",
+            "--json-lines",
+            "--logfile",
+            log,
+        ];
+        lab.serve(&command, 4443)
+    }
+
+    /// Waits until a server has logged both transfers, and returns its measurements.
+    fn measured(log: &str) -> Vec<Value> {
+        let events = || {
+            let text = std::fs::read_to_string(log).unwrap_or_default();
+            let lines = text
+                .lines()
+                .filter_map(|line| serde_json::from_str(line).ok());
+            lines.collect::<Vec<Value>>()
+        };
+        let ended = |event: &&Value| event["event"] == "measurement";
+        within(Duration::from_secs(10), || {
+            events().iter().filter(ended).count() == 2
+        });
+        let events = events();
+        let seen: Vec<Value> = events
+            .iter()
+            .filter(ended)
+            .map(|event| event["data"].clone())
+            .collect();
+        assert_eq!(seen.len(), 2, "{events:?}");
+        seen
+    }
+
+    fn log_of(mark: &Mark) -> String {
+        let log = format!("{}/web-{}.log", env!("CARGO_TARGET_TMPDIR"), mark.as_str());
+        let _ = std::fs::remove_file(&log);
+        log
+    }
+
+    fn assert_near(what: &str, client: f64, server: f64) {
+        println!(
+            "{what}: client {:.2}, server {:.2} Mbit/s",
+            client / 1e6,
+            server / 1e6
+        );
+        let ratio = client / server;
+        assert!(
+            (0.95..=1.05).contains(&ratio),
+            "{what}: {client} and {server}"
+        );
+        assert!(
+            (0.80..=1.0).contains(&(server / CAPACITY)),
+            "{what}: {server} of {CAPACITY}"
+        );
+    }
+
+    #[test]
+    fn mlabs_client_and_this_server_see_the_same_rate() {
+        require!(Lab, Ndt7Client);
+        let (_path, mark) = (path(), Mark::new());
+        let lab = Lab::start(&mark, PATH, "");
+        for scheme in ["wss", "ws"] {
+            let log = log_of(&mark);
+            let server = start(&lab, &log);
+            let output = lab.sender(&[
+                "ndt7-client",
+                "-server",
+                "198.18.0.2:4443",
+                "-no-verify",
+                "-scheme",
+                scheme,
+                "-format",
+                "json",
+                "-quiet",
+            ]);
+            assert!(output.status.success(), "{output:?}");
+            let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let seen = measured(&log);
+            drop(server);
+            for (test, seen) in ["Download", "Upload"].into_iter().zip(&seen) {
+                let client = summary[test]["Throughput"]["Value"].as_f64().unwrap() * 1e6;
+                assert_near(
+                    &format!("{scheme} {test}"),
+                    client,
+                    seen["summary"]["rate"].as_f64().unwrap(),
+                );
+                println!("  {}", seen["limit"]["sentence"]);
+            }
+        }
+    }
+
+    #[test]
+    fn this_client_and_this_server_see_the_same_rate() {
+        require!(Lab);
+        let (_path, mark) = (path(), Mark::new());
+        let lab = Lab::start(&mark, PATH, "");
+        for server_url in ["ndt7://198.18.0.2:4443", "ndt7+ws://198.18.0.2:4443"] {
+            let (report, seen) = valid_within(3, || {
+                let log = log_of(&mark);
+                let server = start(&lab, &log);
+                let output = run(
+                    &mut lab.host(
+                        "sender",
+                        &[SELF, "measure", server_url, "--json", "--no-store"],
+                    ),
+                    TIMEOUT,
+                );
+                let seen = measured(&log);
+                drop(server);
+                let report = document(&output);
+                let broken = ["measurement", "followed_by"]
+                    .map(|part| report[part]["validity"]["broken"].as_array().cloned());
+                let broken = broken
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+                    .map(|why| why.to_string());
+                ((report, seen), broken.collect())
+            });
+            for (part, seen) in ["measurement", "followed_by"].into_iter().zip(&seen) {
+                let rate = report[part]["summary"]["rate"].as_f64().unwrap();
+                assert_near(part, rate, seen["summary"]["rate"].as_f64().unwrap());
+                println!(
+                    "  {}\n  {}",
+                    report[part]["limit"]["sentence"], seen["limit"]["sentence"]
+                );
+                let stated = report[part]["remote"]["samples"].as_array().unwrap();
+                assert!((10..=60).contains(&stated.len()), "{}", stated.len());
+            }
+        }
+    }
+
+    /// The rates that the server states are of bytes with TLS, which adds 22 to 16384.
+    #[test]
+    fn mlabs_server_states_the_rate_that_this_client_sees() {
+        require!(Lab, NdtServer);
+        let (_path, mark) = (path(), Mark::new());
+        let lab = Lab::start(&mark, PATH, "");
+        let folder = tempfile::tempdir().unwrap();
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let in_folder = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let [certificate, key, data] = ["cert.pem", "key.pem", "data"].map(in_folder);
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+        std::fs::create_dir(&data).unwrap();
+        let command = [
+            "ndt-server",
+            "-cert",
+            &certificate,
+            "-key",
+            &key,
+            "-datadir",
+            &data,
+            "-ndt7_addr",
+            "198.18.0.2:4443",
+            "-ndt7_addr_cleartext",
+            "198.18.0.2:4444",
+            "-ndt5_addr",
+            "198.18.0.2:4445",
+            "-ndt5_ws_addr",
+            "198.18.0.2:4446",
+            "-ndt5_wss_addr",
+            "198.18.0.2:4447",
+            "-health_addr",
+            "198.18.0.2:4448",
+            "-prometheusx.listen-address",
+            "198.18.0.2:4449",
+        ];
+        let _server = lab.serve(&command, 4443);
+        for server_url in ["ndt7://198.18.0.2:4443", "ndt7+ws://198.18.0.2:4444"] {
+            let command = [SELF, "measure", server_url, "--json", "--no-store"];
+            let report = document(&run(&mut lab.host("sender", &command), TIMEOUT));
+            for (part, counter) in [
+                ("measurement", "bytes_acked"),
+                ("followed_by", "bytes_received"),
+            ] {
+                let rate = report[part]["summary"]["rate"].as_f64().unwrap();
+                let stated = report[part]["remote"]["samples"].as_array().unwrap();
+                let last = stated.last().unwrap();
+                let bytes = last["tcp"][counter].as_f64().unwrap();
+                assert_near(
+                    &format!("ndt-server, {part}"),
+                    rate,
+                    8.0 * bytes / last["at"].as_f64().unwrap(),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! A transfer of the web: admitted, watched, measured and judged.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use fullpipe_http::{
+    BodyDecoder, BodyFraming, Ndt7Connection, Ndt7Endpoint, RequestHead, RequestRefusal, SpeedTest,
+    TEST_DURATION,
+};
+use fullpipe_iperf::{ErrorNumber, TestRefusal};
+use fullpipe_record::{Direction, Measurement, Request};
+use fullpipe_sys::random_bytes;
+use fullpipe_units::{ByteCount, Span};
+use socket2::SockRef;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use super::super::admission::AdmissionPermit;
+use super::super::monitor::{TransferBounds, TransferMonitor};
+use super::super::session::{TestTotals, opposite};
+use super::super::stall::StallBounds;
+use super::super::{POLL_INTERVAL, ServerEvent, TestFailure};
+use super::WebServer;
+use super::answers::{data_head, upgrade_head};
+use crate::engine::{FramedStream, Framing};
+use crate::progress::CountedTransfer;
+use crate::web::{WebConnection, WebTransfer};
+
+/// Maximum duration of a transfer that its protocol does not bound, if the limits of the server
+/// state none.
+const MAX_DURATION: Span = Span::from_secs(300);
+
+/// Time after its due end at which an upload of ndt7 is ended by the server.
+const UPLOAD_GRACE: Span = Span::from_secs(3);
+
+/// Time for both ends to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Duration below which a transfer is counted but not judged: there is too little to see.
+const MIN_JUDGED: Span = Span::from_secs(1);
+
+/// Samples that are kept of a transfer, if there are few at once.
+const MAX_SAMPLES: usize = 400;
+
+/// Samples that all transfers share, about 25 MB; each keeps at least [`MIN_SAMPLES`].
+const SHARED_SAMPLES: usize = 32_000;
+
+/// Samples that suffice for a verdict.
+const MIN_SAMPLES: usize = 60;
+
+/// Tests at once up to which the processors are watched as well, by a thread for each.
+const MAX_WATCHED: u32 = 16;
+
+/// A transfer that a request asks for.
+struct AskedTransfer {
+    id: String,
+    request: Request,
+    framing: Framing,
+    /// What is sent before the transfer begins.
+    greeting: String,
+    /// Bytes after whose acknowledgement it ends.
+    early_exit: Option<ByteCount>,
+}
+
+impl WebServer {
+    /// Runs the transfer that a request asks for. Returns the connection if another request may
+    /// follow.
+    pub(super) async fn run_test(
+        &self,
+        connection: WebConnection,
+        client: SocketAddr,
+        head: &RequestHead,
+        test: SpeedTest<'_>,
+    ) -> Option<WebConnection> {
+        let asked = asked_transfer(&connection, client, head, test)?;
+        let is_http = !matches!(asked.framing, Framing::Ndt7(_));
+        // Only ndt7 states for how long it lasts.
+        let stated = Request {
+            duration: if is_http { Span::ZERO } else { TEST_DURATION },
+            ..asked.request.clone()
+        };
+        let admitted = self.admit(client, &stated).await;
+        let (_test, load) = match admitted {
+            Ok(permits) => permits,
+            Err(refusal) => return self.refuse(connection, refusal).await,
+        };
+        self.server.report_event(ServerEvent::Began {
+            client,
+            request: Request {
+                direction: opposite(asked.request.direction),
+                ..asked.request.clone()
+            },
+        });
+        let sends = asked.request.direction == Direction::Upload;
+        let id = asked.id.clone();
+        let (ended, connection) = self.carry(connection, client, asked, &load).await;
+        drop(load);
+        self.server.report_end(client, ended);
+        let connection = connection?;
+        if is_http && !sends {
+            let answer = data_head(0, &id, head.keeps_connection);
+            return self
+                .send(connection, answer.into_bytes(), head.keeps_connection)
+                .await;
+        }
+        if is_http && head.keeps_connection {
+            return Some(connection);
+        }
+        let _ = timeout(CLOSE_TIMEOUT, connection.finish()).await;
+        None
+    }
+
+    /// Admits a transfer as a test with one stream.
+    async fn admit(
+        &self,
+        client: SocketAddr,
+        request: &Request,
+    ) -> Result<(AdmissionPermit, AdmissionPermit), RequestRefusal> {
+        let busy = RequestRefusal {
+            status: 503,
+            why: "this server carries as many tests as it may",
+        };
+        let test = self.server.admit_test(client.ip()).await.map_err(|why| {
+            self.server.report_rejection(client.ip(), why);
+            busy
+        })?;
+        let load = self.server.admit_load(client.ip(), request).await;
+        let load = load.map_err(|refusal| match refusal.number {
+            ErrorNumber::BUSY => busy,
+            _ => RequestRefusal {
+                status: 429,
+                why: "the limits of this server permit no such test",
+            },
+        })?;
+        Ok((test, load))
+    }
+
+    /// Carries a transfer to its end. Returns its totals, and the connection if it can be used
+    /// further.
+    async fn carry(
+        &self,
+        mut connection: WebConnection,
+        client: SocketAddr,
+        asked: AskedTransfer,
+        load: &AdmissionPermit,
+    ) -> (Result<TestTotals, TestFailure>, Option<WebConnection>) {
+        let begun = Instant::now();
+        let greeting = connection.send_bytes(asked.greeting.as_bytes());
+        if !matches!(timeout(self.reply_timeout(), greeting).await, Ok(Ok(()))) {
+            return (Err(no_test("it took no answer")), None);
+        }
+        let Ok(framed) = connection.into_framed(asked.framing) else {
+            return (
+                Err(no_test("its connection cannot leave the runtime")),
+                None,
+            );
+        };
+        let transfer = WebTransfer::new(&framed, asked.request, client, client.ip().to_string());
+        let tests = self.server.admission.test_count().max(1);
+        let samples = (SHARED_SAMPLES / tests as usize).clamp(MIN_SAMPLES, MAX_SAMPLES);
+        let mut counted = match transfer.start(&framed, samples, tests <= MAX_WATCHED) {
+            Ok(counted) => counted,
+            Err(error) => {
+                return (
+                    Err(no_test(&format!("cannot start a thread: {error}"))),
+                    None,
+                );
+            }
+        };
+        let checked = self
+            .watch(&mut counted, &transfer, &framed, asked.early_exit, load)
+            .await;
+        counted.end_transfer();
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
+        while checked.is_ok() && !counted.is_over() && Instant::now() < deadline {
+            sleep(POLL_INTERVAL).await;
+        }
+        let Ok(finished) = spawn_blocking(move || counted.finish()).await else {
+            return (Err(no_test("its thread panicked")), None);
+        };
+        // What a client says of itself is no evidence.
+        let (_, rest) = WebConnection::from_framed(framed);
+        let measurement = transfer.into_measurement(begun, finished, &[], Vec::new());
+        let why = checked.err().map(|refusal| refusal.to_string());
+        let why = why.or_else(|| measurement.broken_off.clone());
+        let judged = self.judge(asked.id, measurement);
+        let ended = match why {
+            None => Ok(judged),
+            Some(why) => Err(TestFailure {
+                measurement: judged.measurement,
+                ..TestFailure::after_data(why)
+            }),
+        };
+        (ended, rest)
+    }
+
+    /// Watches a transfer until its end is due.
+    ///
+    /// # Errors
+    /// Fails if it must end, because it exceeds its bounds or makes too little progress.
+    async fn watch(
+        &self,
+        counted: &mut CountedTransfer,
+        transfer: &WebTransfer,
+        framed: &FramedStream,
+        early_exit: Option<ByteCount>,
+        load: &AdmissionPermit,
+    ) -> Result<(), TestRefusal> {
+        let request = &transfer.request;
+        let bounds = self.server.transfer_bounds(request, 1);
+        let slowest = self.server.client_timeout.send_timeout().into();
+        let mut monitor = TransferMonitor::new(
+            TransferBounds {
+                max_duration: bounds.max_duration.or(Some(MAX_DURATION)),
+                stall: StallBounds::from_request(request, 1, slowest),
+                ..bounds
+            },
+            vec![transfer.role()],
+        );
+        while !*self.server.shutdown.borrow() {
+            sleep(POLL_INTERVAL).await;
+            counted.take_passed_intervals();
+            let is_enough = early_exit.is_some_and(|enough| {
+                let latest = counted.test_snapshot(None);
+                latest.streams.iter().any(|stream| stream.bytes >= enough)
+            });
+            // What was written to a connection that broke is never acknowledged.
+            let has_broken = counted.is_over() && !framed.has_ended();
+            if is_enough || counted.is_due() || has_broken {
+                break;
+            }
+            let activity =
+                monitor.check_progress(&counted.transfer_totals(), || counted.current_samples())?;
+            self.server.admission.record_activity(load, activity)?;
+        }
+        Ok(())
+    }
+
+    /// Judges a transfer that lasted long enough, and keeps its result under `id`.
+    fn judge(&self, id: String, measurement: Measurement) -> TestTotals {
+        let summary = &measurement.summary;
+        let moved = summary.sent.max(summary.received);
+        let totals = TestTotals::from_bytes(moved, summary.duration);
+        if summary.duration < MIN_JUDGED {
+            return totals;
+        }
+        let (verdict, remedies) = (self.options.judge)(&measurement);
+        let kept = (&verdict, remedies.as_slice());
+        self.results
+            .borrow_mut()
+            .keep(id.clone(), &measurement, kept, Instant::now());
+        let measurement = Measurement {
+            id,
+            limit: Some(verdict),
+            ..measurement
+        };
+        TestTotals {
+            measurement: Some(Box::new(measurement)),
+            ..totals
+        }
+    }
+}
+
+/// Returns the transfer that a request asks for; `None` if this host has no random bytes.
+fn asked_transfer(
+    connection: &WebConnection,
+    client: SocketAddr,
+    head: &RequestHead,
+    test: SpeedTest<'_>,
+) -> Option<AskedTransfer> {
+    let id = u128::from_ne_bytes(random_bytes().ok()?);
+    let id = format!("{id:032x}");
+    let (direction, duration, bytes) = match test {
+        SpeedTest::Ndt7 {
+            is_download: true, ..
+        } => (Direction::Upload, TEST_DURATION, None),
+        SpeedTest::Ndt7 { .. } => (Direction::Download, TEST_DURATION + UPLOAD_GRACE, None),
+        SpeedTest::Download(bytes) => (Direction::Upload, Span::ZERO, Some(bytes)),
+        _ => match head.body {
+            BodyFraming::Length(bytes) => {
+                (Direction::Download, Span::ZERO, Some(ByteCount::new(bytes)))
+            }
+            _ => (Direction::Download, MAX_DURATION, None),
+        },
+    };
+    let (framing, greeting) = match (&test, &head.websocket) {
+        (SpeedTest::Ndt7 { is_download, .. }, Some(offer)) => {
+            if *is_download {
+                // A kernel without it keeps its own.
+                let _ = SockRef::from(connection.socket()).set_tcp_congestion(b"bbr");
+            }
+            let stated = Ndt7Connection {
+                client: client.to_string(),
+                server: connection.socket().local_addr().ok()?.to_string(),
+                uuid: id.clone(),
+            };
+            let endpoint = Ndt7Endpoint::of_server(*is_download, stated);
+            (Framing::Ndt7(Box::new(endpoint)), upgrade_head(offer))
+        }
+        (SpeedTest::Download(bytes), _) => {
+            let greeting = data_head(bytes.get(), &id, head.keeps_connection);
+            (Framing::Content(bytes.get()), greeting)
+        }
+        _ => {
+            let leave = if head.waits_for_leave {
+                "HTTP/1.1 100 Continue\r\n\r\n"
+            } else {
+                ""
+            };
+            let body = BodyDecoder::new(head.body);
+            (Framing::Body(body), leave.to_owned())
+        }
+    };
+    let early_exit = match test {
+        SpeedTest::Ndt7 { early_exit, .. } => early_exit,
+        _ => None,
+    };
+    Some(AskedTransfer {
+        id,
+        request: Request {
+            direction,
+            duration,
+            bytes,
+            // Frames are looked at.
+            rx_copy: true,
+            title: Some(format!("{} {}", head.method, head.path)),
+            ..Request::default()
+        },
+        framing,
+        greeting,
+        early_exit,
+    })
+}
+
+/// Returns the failure of a test that carried no data.
+fn no_test(why: &str) -> TestFailure {
+    TestFailure {
+        is_no_test: true,
+        ..why.to_owned().into()
+    }
+}

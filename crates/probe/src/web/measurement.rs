@@ -1,0 +1,194 @@
+//! A transfer over one framed connection as a measurement of this end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fullpipe_host::{SysctlTree, inspect_host};
+use fullpipe_http::{Ndt7Message, Ndt7TcpInfo};
+use fullpipe_iperf::TestResults;
+use fullpipe_record::{
+    Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, ResolvedRequest,
+    RttReport, Sample, SocketReadback, Summary, TcpInfo, Transport, Validity, find_steady,
+    steady_of_receiver,
+};
+use fullpipe_units::{ByteCount, Span};
+use socket2::SockRef;
+
+use crate::engine::{
+    FramedStream, PlannedStream, RunningTransfer, StreamChannel, StreamRole, TransferPlan,
+    read_back,
+};
+use crate::machine::MachineSampler;
+use crate::progress::{CountedTransfer, FinishedTransfer};
+use crate::results::{
+    direction_summary, new_id, run_totals, start_date, stream_summaries, this_host,
+};
+use crate::route::caller_handshake;
+
+/// A transfer over one framed connection, and what was known before it began. Directions are those
+/// of this end: an upload is what it sends.
+pub(crate) struct WebTransfer {
+    /// The load as it was asked for.
+    pub(crate) request: Request,
+    pub(crate) peer: SocketAddr,
+    /// Name of the other end.
+    pub(crate) host: String,
+    /// Time from the first packet until data could flow.
+    pub(crate) setup: Option<Span>,
+    sockets: Vec<SocketReadback>,
+    settings: Option<HostSettings>,
+    /// What the kernel counted before it began.
+    earlier: TcpInfo,
+}
+
+impl WebTransfer {
+    /// Returns the transfer that `framed` is to carry with `peer`, which has the name `host`.
+    pub(crate) fn new(
+        framed: &FramedStream,
+        request: Request,
+        peer: SocketAddr,
+        host: String,
+    ) -> Self {
+        let socket = &framed.socket;
+        let readback = read_back(&SockRef::from(socket), 0).ok();
+        let sockets = readback.map(|readback| SocketReadback {
+            handshake: caller_handshake(socket),
+            ..readback
+        });
+        Self {
+            request,
+            peer,
+            host,
+            setup: None,
+            sockets: sockets.into_iter().collect(),
+            // If the settings cannot be read, they are left out.
+            settings: inspect_host(&SysctlTree::of_this_host()).ok(),
+            earlier: fullpipe_sys::tcp_info(socket).unwrap_or_default(),
+        }
+    }
+
+    /// Starts the data, of which at most so many `samples` are kept. Watches the processors and the
+    /// device too if that is wanted.
+    ///
+    /// # Errors
+    /// Fails if a thread cannot be started.
+    pub(crate) fn start(
+        &self,
+        framed: &Arc<FramedStream>,
+        samples: usize,
+        watches_machine: bool,
+    ) -> io::Result<CountedTransfer> {
+        let machine = watches_machine.then(|| MachineSampler::from_route(self.peer.ip(), None));
+        let lane = PlannedStream {
+            channel: StreamChannel::Framed(Arc::clone(framed)),
+            role: self.role(),
+        };
+        let plan = TransferPlan {
+            samples,
+            bounds_unsent: true,
+            ..TransferPlan::from_request(&self.request, self.earlier.min_rtt)
+        };
+        let transfer = RunningTransfer::start_transfer(vec![lane], plan)?;
+        let machine = machine.and_then(|machine| machine.start_watch(transfer.origin));
+        let ways = vec![self.request.direction];
+        Ok(
+            CountedTransfer::new(transfer, machine, self.request.clone(), ways)
+                .counting_from(&self.earlier),
+        )
+    }
+
+    /// Returns the part of this end.
+    pub(crate) fn role(&self) -> StreamRole {
+        if self.request.direction == Direction::Upload {
+            StreamRole::Sender
+        } else {
+            StreamRole::Receiver
+        }
+    }
+
+    /// Returns the measurement of the transfer that is over, with the `messages` of ndt7 of the
+    /// other end.
+    pub(crate) fn into_measurement(
+        self,
+        begun: Instant,
+        finished: FinishedTransfer,
+        messages: &[Ndt7Message],
+        intervals: Vec<Interval>,
+    ) -> Measurement {
+        let streams = stream_summaries(&finished, &TestResults::default(), Transport::Tcp);
+        let idle_rtt = self.earlier.min_rtt;
+        let failure = finished.rest.failures.first();
+        let within = finished.rest.samples.iter();
+        let rtt = RttReport::of_kernel(
+            idle_rtt,
+            within.filter_map(|sample| sample.tcp.rtt).collect(),
+        );
+        let steady = match self.role() {
+            StreamRole::Sender => find_steady,
+            StreamRole::Receiver => steady_of_receiver,
+        };
+        let ended_at = finished.to.totals.at;
+        let summary = Summary {
+            steady: steady(&finished.rest.samples, idle_rtt, ended_at),
+            ..direction_summary(self.request.direction, &streams, finished.duration())
+        };
+        let measurement = Measurement {
+            id: new_id(),
+            started: start_date(&finished),
+            setup: self.setup,
+            peer: Peer {
+                host: self.host,
+                address: self.peer.to_string(),
+                speaks_fullpipe: false,
+            },
+            resolved: Some(ResolvedRequest::new(self.request.clone())),
+            request: self.request,
+            run: Some(run_totals(begun, &finished, None)),
+            web100: None,
+            remote: EndReport {
+                samples: messages.iter().filter_map(stated_sample).collect(),
+                ..EndReport::default()
+            },
+            streams,
+            intervals,
+            rtt,
+            route: None,
+            summary,
+            reverse: None,
+            limit: None,
+            capture: None,
+            interrupted: false,
+            until_sure: None,
+            broken_off: failure.map(|(_, error)| format!("the connection broke: {error}")),
+            warnings: finished.rest.notes.clone(),
+            validity: Validity::default(),
+            local: EndReport {
+                host: Some(this_host()),
+                settings: self.settings,
+                cpu: finished.rest.cpu,
+                sockets: self.sockets,
+                processors: finished.machine.processors,
+                device: finished.machine.device,
+                network: finished.machine.network,
+                samples: finished.rest.samples,
+                ..EndReport::default()
+            },
+        };
+        measurement.to_bounded()
+    }
+}
+
+/// Returns the snapshot that a message of the other end states.
+fn stated_sample(message: &Ndt7Message) -> Option<Sample> {
+    let info: Ndt7TcpInfo = message.tcp_info?;
+    let bytes = message.app_info.unwrap_or_default().num_bytes;
+    Some(Sample {
+        at: Span::from_micros(u64::try_from(info.elapsed_time).ok()?),
+        stream: 0,
+        bytes: ByteCount::new(u64::try_from(bytes).ok()?),
+        tcp: info.to_tcp_info(),
+        memory: None,
+    })
+}
