@@ -7,7 +7,8 @@ use fullpipe_control::WebIdentity;
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_probe::WebOptions;
 use fullpipe_record::{
-    Content, Diagnosis, DiagnosisReport, Document, Evidence, Framing, Peer, Remedy, Verdict,
+    Content, Diagnosis, DiagnosisReport, Direction, Document, Evidence, Framing, Peer, Remedy,
+    Verdict,
 };
 use fullpipe_report::{PageSource, html_page};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
@@ -107,6 +108,10 @@ fn judge_transfer(measurement: &Measurement) -> (Verdict, Vec<Remedy>) {
 
 /// Returns the page of a result with the charts of `report --html`, without the client's address.
 fn result_page(measurement: Measurement, verdict: Verdict, remedies: Vec<Remedy>) -> String {
+    let name = match measurement.request.direction {
+        Direction::Upload => "download of a client",
+        _ => "upload of a client",
+    };
     let measurement = Measurement {
         peer: Peer {
             host: String::new(),
@@ -131,7 +136,7 @@ fn result_page(measurement: Measurement, verdict: Verdict, remedies: Vec<Remedy>
         }),
     });
     let source = PageSource {
-        name: "",
+        name,
         document: &document,
     };
     // Of a diagnosis there always is a page.

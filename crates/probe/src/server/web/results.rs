@@ -30,12 +30,13 @@ pub(super) struct KeptResult {
 }
 
 impl KeptResult {
-    /// Returns the result of a transfer, which gets the name `id`.
+    /// Returns the result of a transfer that ended at `now`, which gets the name `id`.
     pub(super) fn new(
         id: &str,
         measurement: &Measurement,
         (verdict, remedies): (&Verdict, &[Remedy]),
         page: String,
+        now: Instant,
     ) -> Self {
         let json = json!({
             "id": id,
@@ -51,7 +52,7 @@ impl KeptResult {
             "kept_for": KEPT_FOR.as_secs(),
         });
         Self {
-            kept: Instant::now(),
+            kept: now,
             id: id.to_owned(),
             json: json.to_string(),
             page,
@@ -69,8 +70,8 @@ pub(super) struct KeptResults(VecDeque<KeptResult>);
 
 impl KeptResults {
     /// Keeps a result, unless it is too long.
-    pub(super) fn keep(&mut self, result: KeptResult, now: Instant) {
-        self.forget_old(now);
+    pub(super) fn keep(&mut self, result: KeptResult) {
+        self.forget_old(result.kept);
         if result.json.len() > MAX_RESULT {
             return;
         }
@@ -96,5 +97,41 @@ impl KeptResults {
         {
             self.0.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(id: usize, kept: Instant, length: usize) -> KeptResult {
+        KeptResult {
+            kept,
+            id: id.to_string(),
+            json: String::new(),
+            page: " ".repeat(length),
+        }
+    }
+
+    #[test]
+    fn the_latest_results_are_kept_for_a_time_and_within_the_memory_there_is() {
+        let (mut results, now) = (KeptResults::default(), Instant::now());
+        for id in 0..10 {
+            results.keep(result(id, now, MAX_BYTES / 4));
+        }
+        assert!(results.result("5", now).is_none());
+        assert!(results.result("6", now).is_some());
+        for id in 10..MAX_KEPT + 20 {
+            results.keep(result(id, now, 1));
+        }
+        assert!(results.result("19", now).is_none());
+        assert!(results.result("20", now).is_some());
+        assert!(results.result("20", now + KEPT_FOR).is_none());
+        let long = KeptResult {
+            json: " ".repeat(MAX_RESULT + 1),
+            ..result(7, now, 0)
+        };
+        results.keep(long);
+        assert!(results.result("7", now).is_none());
     }
 }

@@ -247,8 +247,9 @@ impl WebServer {
         }
         let (verdict, remedies) = (self.options.judge)(&measurement);
         let page = (self.options.page)(measurement.clone(), verdict.clone(), remedies.clone());
-        let kept = KeptResult::new(&id, &measurement, (&verdict, &remedies), page);
-        self.results.borrow_mut().keep(kept, Instant::now());
+        let judged = (&verdict, remedies.as_slice());
+        let kept = KeptResult::new(&id, &measurement, judged, page, Instant::now());
+        self.results.borrow_mut().keep(kept);
         let measurement = Measurement {
             id,
             limit: Some(verdict),

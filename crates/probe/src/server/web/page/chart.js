@@ -2,7 +2,7 @@
 
 const NS = "http://www.w3.org/2000/svg";
 const HEIGHT = 150;
-const LEFT = 62;
+const LEFT = 72;
 const SECONDS = 10;
 
 function mark(name, attributes, text) {
@@ -21,7 +21,8 @@ function axisEnd(most) {
 // Draws one panel. `series` has a way, a form and points of seconds and values each.
 function panel(width, title, series, level, format) {
   const values = series.flatMap((one) => one.points.map(([, value]) => value));
-  const end = axisEnd(Math.max(...values, level ?? 0, Number.MIN_VALUE));
+  const most = Math.max(...values, level ?? 0, 0);
+  const end = most ? axisEnd(most) : 1;
   const svg = mark("svg", { viewBox: `0 0 ${width} ${HEIGHT}` });
   const x = (seconds) => LEFT + ((width - LEFT - 8) * Math.min(seconds, SECONDS)) / SECONDS;
   const y = (value) => HEIGHT - 18 - ((HEIGHT - 44) * value) / end;
@@ -30,7 +31,8 @@ function panel(width, title, series, level, format) {
     const at = y(end * share);
     const kind = share ? "grid" : "zero";
     svg.append(mark("line", { class: kind, x1: LEFT, x2: width - 8, y1: at, y2: at }));
-    svg.append(mark("text", { x: LEFT - 8, y: at + 4, "text-anchor": "end" }, share ? format(end * share) : "0"));
+    const label = share ? format(end * share) : "0";
+    if (most) svg.append(mark("text", { x: LEFT - 8, y: at + 4, "text-anchor": "end" }, label));
   }
   for (const seconds of [0, 5, 10]) {
     const anchor = { 0: "start", 5: "middle", 10: "end" }[seconds];

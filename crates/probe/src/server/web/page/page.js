@@ -3,9 +3,10 @@ import { LANGUAGES, LIMITS, TEXTS } from "./texts.js";
 
 const PROTOCOL = "net.measurementlab.ndt.v7";
 const WAYS = ["download", "upload"];
-/** Time for which the sending end sends, in ms, and the time after which this end gives up. */
+/** Time for which the sending end sends, and times after which this end gives up, all in ms. */
 const TEST = 10_000;
 const TOO_LONG = 15_000;
+const NO_ANSWER = 5_000;
 const IDLE_PROBES = 12;
 /** Time between two requests of the round trips, in ms, and how many may be under way. */
 const PROBE_EVERY = 100;
@@ -17,6 +18,12 @@ const SIZES = [1 << 13, 1 << 20];
 
 const $ = (id) => document.getElementById(id);
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Asks this server, which must begin to answer soon. */
+function ask(path, options) {
+  const late = sleep(NO_ANSWER).then(() => Promise.reject(new Failure("errorGone")));
+  return Promise.race([fetch(path, { cache: "no-store", ...options }), late]);
+}
 
 let language = navigator.language.toLowerCase().startsWith("de") ? 1 : 0;
 /** What is shown, so that it can be shown again in the other language. */
@@ -86,7 +93,7 @@ function watchProbes() {
 
 async function probe(purpose, signal) {
   probes.count += 1;
-  const answer = await fetch(`/nq/small?${purpose}-${probes.count}`, { cache: "no-store", signal });
+  const answer = await ask(`/nq/small?${purpose}-${probes.count}`, { signal });
   if (!answer.ok) throw new Failure(answer.status === 503 ? "errorBusy" : "errorLimit", { seconds: answer.headers.get("Retry-After") ?? 10 });
   await answer.arrayBuffer();
 }
@@ -131,7 +138,7 @@ class Failure extends Error {
 /** Says why there is no WebSocket: a browser does not tell the page. */
 async function refusal() {
   try {
-    const answer = await fetch("/__down?bytes=20000", { cache: "no-store" });
+    const answer = await ask("/__down?bytes=20000");
     await answer.arrayBuffer();
     const seconds = answer.headers.get("Retry-After") ?? 10;
     if (answer.status === 503) return new Failure("errorBusy", { seconds });
@@ -154,14 +161,14 @@ async function runWay(name, signal) {
     if (typeof data === "string") takeMessage(name, load, JSON.parse(data));
     else load.bytes += data.byteLength;
   };
+  const stop = () => socket.close();
+  signal.addEventListener("abort", stop);
+  const late = setTimeout(stop, TOO_LONG);
   const closed = new Promise((resolve) => (socket.onclose = socket.onerror = resolve));
   const opened = await Promise.race([closed.then(() => false), new Promise((resolve) => (socket.onopen = () => resolve(true)))]);
   if (!opened) throw signal.aborted ? signal.reason : await refusal();
   load.began = load.ended = performance.now();
   const end = new AbortController();
-  const stop = () => socket.close();
-  signal.addEventListener("abort", stop);
-  const late = setTimeout(stop, TOO_LONG);
   const ticker = setInterval(() => tick(name, load), 250);
   probeUnderLoad(name, end.signal);
   if (name === "upload") sendUpload(socket, load.began);
@@ -200,8 +207,8 @@ function tick(name, load) {
   const one = shown[name];
   const now = performance.now();
   const at = now - load.began;
-  if (name === "download") {
-    const [before, bytes] = load.arrived;
+  const [before, bytes] = load.arrived;
+  if (name === "download" && at - before > 200) {
     one.now = (8000 * (load.bytes - bytes)) / (at - before);
     load.arrived = [at, load.bytes];
     one.points.push([at / 1000, one.now]);
@@ -237,7 +244,7 @@ function sendUpload(socket, began) {
 async function fetchResult(id, tries) {
   for (let count = 0; count < tries; count += 1) {
     if (count) await sleep(300);
-    const answer = await fetch(`/result/${id}`, { headers: { Accept: "application/json" }, cache: "no-store" }).catch(() => null);
+    const answer = await ask(`/result/${id}`, { headers: { Accept: "application/json" } }).catch(() => null);
     if (answer?.ok) return answer.json();
   }
   return null;
@@ -268,6 +275,7 @@ async function run() {
     }
     show({ state: "judging", progress: 1 });
     await judge();
+    signal.throwIfAborted();
     history.replaceState(null, "", `#${WAYS.map((name) => shown[name].id).join(".")}`);
     running = null;
     show({ state: "done" });
@@ -308,12 +316,9 @@ function show(change = {}) {
   setText($("error"), error ? fill(TEXTS[error.message], error.values) : "");
   $("figures").hidden = !isOver && !running;
   showFigures();
-  const isFirst = isOver && !$("verdicts").firstChild;
   $("verdicts").replaceChildren(...(isOver ? WAYS.map(verdictSection) : []));
   $("share").hidden = !isOver;
   if (isOver) showLink();
-  // Who waited at the button is led to the verdict.
-  if (isFirst && state === "done" && document.activeElement === start) $("verdicts").querySelector("h2").focus({ preventScroll: true });
 }
 
 /** A live region speaks of each change. */
@@ -373,7 +378,7 @@ function verdictSection(name) {
   const one = shown[name];
   const { limit } = one.result ?? {};
   const values = { way: say(name), rate: rateText(one.rate) };
-  if (!limit) return element("section", element("h2", say("notJudged", { way: say(name) }), { tabindex: -1 }));
+  if (!limit) return element("section", element("h2", say("notJudged", { way: say(name) })));
   const { limit: cause, lifts } = LIMITS[limit.kind] ?? LIMITS.unknown;
   const key = limit.kind === "unknown" ? "notShown" : "limitedBy";
   const others = (limit.candidates ?? []).filter(({ kind }) => kind !== limit.kind && LIMITS[kind]);
@@ -385,7 +390,7 @@ function verdictSection(name) {
   ];
   const list = facts.flatMap(([about, what]) => [element("dt", say(about)), element("dd", what)]);
   return element("section", [
-    element("h2", say(key, { ...values, limit: fill(cause) }), { tabindex: -1 }),
+    element("h2", say(key, { ...values, limit: fill(cause) })),
     element("dl", list, { class: "facts" }),
     element("p", element("a", `${say("charts")} (${say(name)})`, { href: `/result/${one.id}` })),
     expertFigures(name, one),
@@ -396,7 +401,8 @@ function verdictSection(name) {
 function whoCan(name, at) {
   if (at === "none") return "nobody";
   if (at !== "sender" && at !== "receiver") return "network";
-  return (at === "sender") === (name === "download") ? "operator" : "device";
+  if ((at === "sender") === (name === "download")) return "operator";
+  return shown.shared ? "tester" : "device";
 }
 
 function expertFigures(name, one) {
@@ -411,7 +417,8 @@ function expertFigures(name, one) {
   ];
   const own = rows.map(([about, what]) => row(say(about), what));
   const evidence = Object.entries(result.limit.evidence).map(([about, what]) => row(about, what, { lang: "en" }));
-  const body = element("table", element("tbody", [...own, ...evidence]));
+  const remedies = result.remedies.map(({ id, why, commands }) => row(id, [why, ...commands.apply].join(" · "), { lang: "en" }));
+  const body = element("table", element("tbody", [...own, ...evidence, ...remedies]));
   return element("details", [element("summary", say("figures")), element("div", body, { class: "wide", tabindex: 0, role: "group", "aria-label": say("figures") })]);
 }
 
@@ -455,7 +462,8 @@ function showTexts() {
 function begin() {
   $("unable").remove();
   document.querySelector(".action").hidden = false;
-  $("host").textContent = $("host-command").textContent = location.host;
+  $("host").textContent = location.host;
+  $("command").textContent = `fullpipe measure ndt7${location.protocol === "http:" ? "+ws" : ""}://${location.host}`;
   for (const one of document.querySelectorAll(".languages button")) {
     one.onclick = () => {
       language = LANGUAGES.indexOf(one.lang);

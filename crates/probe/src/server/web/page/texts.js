@@ -21,8 +21,8 @@ export const TEXTS = {
   measuringUpload: ["Upload …", "Upload …"],
   judging: ["The server names the limit …", "Der Server bestimmt die Grenze …"],
   done: [
-    "Done. Download {download}, upload {upload}.",
-    "Fertig. Download {download}, Upload {upload}.",
+    "Done. Download {download}, upload {upload}; the limit of each stands below.",
+    "Fertig. Download {download}, Upload {upload}; die Grenze von beiden steht unten.",
   ],
   stopped: ["Stopped.", "Abgebrochen."],
   shown: ["A result of {date}.", "Ein Ergebnis vom {date}."],
@@ -40,12 +40,13 @@ export const TEXTS = {
     "{way}: not judged, because the transfer was too short, or the server has no record of it.",
     "{way}: nicht beurteilt, weil die Übertragung zu kurz war oder der Server sie nicht mehr kennt.",
   ],
-  evidence: ["What the server saw", "Was der Server sah"],
-  perhaps: ["May also be", "Vielleicht auch"],
-  lifts: ["What would lift it", "Was sie hebt"],
+  evidence: ["What the server saw", "Was der Server sah (englisch)"],
+  perhaps: ["May also be", "Vielleicht auch durch"],
+  lifts: ["What would lift it", "Was helfen würde"],
   who: ["Who can", "Wer das kann"],
   operator: ["The operator of this server.", "Der Betreiber dieses Servers."],
   device: ["You, at this device.", "Sie, an diesem Gerät."],
+  tester: ["Whoever tested, at that device.", "Wer gemessen hat, an jenem Gerät."],
   network: [
     "Whoever runs the network between: at home you, beyond it your provider.",
     "Wer das Netz dazwischen betreibt: zu Hause Sie, danach Ihr Anbieter.",
@@ -76,8 +77,8 @@ export const TEXTS = {
     "Raten: ndt7, je Richtung zehn Sekunden lang eine TCP-Verbindung in einem WebSocket. Beim Download zählt, was hier ankam, beim Upload, was beim Server ankam, als Nutzdaten. Jenseits von etwa 1 Gbit/s kann der Browser selbst die Grenze sein.",
   ],
   methodDelay: [
-    "Round trips: small requests by HTTP/1.1 to the same server, ten a second, from the request to the first byte of the answer. RPM, round trips per minute, is 60 000 ms divided by the mean of the best 95 % of them under load, without the first two seconds. draft-ietf-ippm-responsiveness asks for more: requests inside the loaded connections, times of new connections and of TLS, and as many connections as fill the path. A page can do none of that here, so this RPM is likely higher than that of a full client.",
-    "Umlaufzeiten: kleine Anfragen über HTTP/1.1 an denselben Server, zehn je Sekunde, von der Anfrage bis zum ersten Byte der Antwort. RPM, Umläufe je Minute, ist 60 000 ms geteilt durch das Mittel der besten 95 % davon unter Last, ohne die ersten zwei Sekunden. draft-ietf-ippm-responsiveness verlangt mehr: Anfragen in den belasteten Verbindungen, die Zeiten neuer Verbindungen und von TLS, und so viele Verbindungen, dass der Weg voll ist. Das kann diese Seite nicht; ihre RPM sind deshalb eher höher als die eines vollständigen Programms.",
+    "Round trips: small requests by HTTP/1.1 to the same server, ten a second, from the request to the first byte of the answer. RPM, round trips per minute, is 60 000 ms divided by the mean of the best 95 % of them under load, without the first two seconds. draft-ietf-ippm-responsiveness asks for more: requests inside the loaded connections, times of new connections and of TLS, and as many connections as fill the path. A page can do none of that here, so this RPM is likely higher than that of a full client.",
+    "Umlaufzeiten: kleine Anfragen über HTTP/1.1 an denselben Server, zehn je Sekunde, von der Anfrage bis zum ersten Byte der Antwort. RPM, Umläufe je Minute, ist 60 000 ms geteilt durch das Mittel der besten 95 % davon unter Last, ohne die ersten zwei Sekunden. draft-ietf-ippm-responsiveness verlangt mehr: Anfragen in den belasteten Verbindungen, die Zeiten neuer Verbindungen und von TLS, und so viele Verbindungen, dass der Weg voll ist. Das kann diese Seite nicht; ihre RPM sind deshalb eher höher als die eines vollständigen Programms.",
   ],
   methodVerdict: [
     "Limit: the kernel of the server counts for each connection what it waited for; the verdict rests on that alone.",
@@ -101,8 +102,8 @@ export const TEXTS = {
     "Der Server antwortet nicht: Prüfen Sie die Verbindung dieses Geräts und drücken Sie dann den Knopf noch einmal.",
   ],
   errorSocket: [
-    "The WebSocket was refused, though the server answers: a proxy or an extension may be in the way; try without it, or from another network.",
-    "Der WebSocket wurde abgelehnt, obwohl der Server antwortet: Vielleicht stört ein Proxy oder eine Erweiterung; versuchen Sie es ohne, oder aus einem anderen Netz.",
+    "The WebSocket was refused, though the server answers: its operator may permit no test of ten seconds, or a proxy or an extension is in the way; try without those, or from another network.",
+    "Der WebSocket wurde abgelehnt, obwohl der Server antwortet: Vielleicht erlaubt der Betreiber keine zehn Sekunden, oder ein Proxy oder eine Erweiterung stört; versuchen Sie es ohne diese, oder aus einem anderen Netz.",
   ],
   errorBroken: [
     "The connection broke during the test: press the button again; if it happens again, the network cuts long transfers.",
