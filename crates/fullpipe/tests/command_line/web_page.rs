@@ -105,11 +105,11 @@ fn shown_figure(text: &str) -> f64 {
         Some(prefix) => (prefix, 1024_f64),
         None => (unit.trim_end_matches("bit/s").trim_end_matches('B'), 1000.0),
     };
-    let prefixes = ["", "k", "M", "G", "T"];
-    let power = prefixes
+    let powers = [("", 0), ("k", 1), ("M", 2), ("G", 3), ("T", 4)];
+    let power = powers
         .iter()
-        .position(|one| prefix.eq_ignore_ascii_case(one));
-    number.parse::<f64>().unwrap() * base.powi(power.unwrap() as i32)
+        .find(|(one, _)| prefix.eq_ignore_ascii_case(one));
+    number.parse::<f64>().unwrap() * base.powi(power.unwrap().1)
 }
 
 /// Returns the result at `address` as JSON, after it was seen as a page, too.
@@ -175,9 +175,9 @@ fn a_browser_measures_both_ways_and_is_told_the_limit() {
         let shown = shown_figure(&text(&mut browser, &format!("#{way}")));
         let heading = text(&mut browser, &format!("{section} h2"));
         println!("{bytes} bytes of {sent}, {shown} bit/s of {rate}: {heading}");
-        // Each end counts for itself: the server what was acknowledged, the browser what a page that
-        // is the limit may have got later.
-        assert!((bytes / sent - 1.0).abs() < 0.01);
+        // Each end counts a download for itself: the server what was acknowledged when its time was
+        // over, the browser what it got, which a page that is the limit may get later.
+        assert!((bytes / sent - 1.0).abs() < 0.05);
         assert!(shown > 0.5 * rate && shown < 1.02 * rate);
         let sentence = text(&mut browser, &format!("{section} dd"));
         assert_eq!(result["sentence"], sentence);

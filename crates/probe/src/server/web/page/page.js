@@ -255,7 +255,7 @@ async function judge() {
     const one = shown[name];
     one.result = await fetchResult(one.id, 12);
     one.known = true;
-    if (one.result && name === "upload") one.rate = one.result.rate;
+    if (one.result && name === "upload") Object.assign(one, { rate: one.result.rate, bytes: one.result.bytes });
   }
 }
 
@@ -461,7 +461,7 @@ function showTexts() {
 
 function begin() {
   $("unable").remove();
-  document.querySelector(".action").hidden = false;
+  for (const one of document.querySelectorAll(".languages, .action, #method")) one.hidden = false;
   $("host").textContent = location.host;
   $("command").textContent = `fullpipe measure ndt7${location.protocol === "http:" ? "+ws" : ""}://${location.host}`;
   for (const one of document.querySelectorAll(".languages button")) {
