@@ -21,6 +21,8 @@ pub struct RequestHead {
     pub keeps_connection: bool,
     /// True if the client waits for leave to send its body (`Expect: 100-continue`).
     pub waits_for_leave: bool,
+    /// True if the client shows pages, as a browser that opens an address does.
+    pub accepts_html: bool,
     /// The WebSocket that the client asks for.
     pub websocket: Option<WebSocketOffer>,
 }
@@ -109,6 +111,7 @@ impl RequestHead {
             body: fields.stated_framing()?.unwrap_or(BodyFraming::Length(0)),
             keeps_connection: !fields.has_token("connection", "close"),
             waits_for_leave: fields.has_token("expect", "100-continue"),
+            accepts_html: fields.has_token("accept", "text/html"),
             websocket: websocket_offer(fields)?,
         })
     }

@@ -15,8 +15,8 @@ const MAX_DOWNLOAD: ByteCount = ByteCount::from_mib(64 << 10);
 /// What a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpeedTest<'r> {
-    /// The page that says what this server is.
-    Page,
+    /// The page from which a browser runs a test, or a file that belongs to it, by its path.
+    Page(&'r str),
     /// The verdict of a run, by its name.
     Result(&'r str),
     /// The URLs of a test of responsiveness (draft-ietf-ippm-responsiveness).
@@ -45,7 +45,7 @@ impl<'r> SpeedTest<'r> {
         let is_read = matches!(head.method.as_str(), "GET" | "HEAD");
         let path = head.path.as_str();
         let asked = match path {
-            "/" => Self::Page,
+            "/" | "/page.css" | "/page.js" | "/chart.js" | "/texts.js" => Self::Page(path),
             "/.well-known/nq" | "/config" => Self::ResponsivenessConfig,
             "/nq/small" => Self::Download(ByteCount::new(1)),
             "/nq/large" => Self::Download(MAX_DOWNLOAD),
@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn paths_are_those_of_their_protocols() {
         for (line, expected) in [
-            ("GET /", "Page"),
+            ("GET /", "Page(\"/\")"),
+            ("GET /page.js", "Page(\"/page.js\")"),
             ("GET /.well-known/nq", "ResponsivenessConfig"),
             ("GET /__down?bytes=1000&x=y", "Download(ByteCount(1000))"),
             ("GET /garbage.php?ckSize=2", "Download(ByteCount(2097152))"),

@@ -30,6 +30,6 @@ pub use error::{ProbeError, ServeError};
 pub use progress::{StreamSnapshot, TestSnapshot};
 pub use route::{changed_syn_quotes, trace_route};
 pub use server::{
-    AdmissionQuota, Printer, ServeOptions, ServerEvent, ServerLimits, TestText, WebJudge,
-    WebOptions, serve_clients, serve_opened,
+    AdmissionQuota, Printer, ResultPage, ServeOptions, ServerEvent, ServerLimits, TestText,
+    WebJudge, WebOptions, serve_clients, serve_opened,
 };

@@ -27,6 +27,14 @@ impl Browser {
     /// # Panics
     /// If Chromium cannot be started or does not speak the protocol.
     pub fn start() -> Self {
+        Self::start_in(Command::new("sh"))
+    }
+
+    /// Starts a browser by a command that runs a shell, such as one in a host of a lab.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_in(mut shell: Command) -> Self {
         // Two browsers with one profile would be one.
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!(
@@ -35,14 +43,13 @@ impl Browser {
             COUNT.fetch_add(1, Ordering::Relaxed)
         );
         let profile = crate::need::target_folder().join(name);
-        let mut command = Command::new("sh");
-        command
+        shell
             .arg("-c")
             .arg(COMMAND)
             .arg(&profile)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut child = command.spawn().expect("a shell can be started");
+        let mut child = shell.spawn().expect("a shell can be started");
         let input = child.stdin.take().expect("the input is a pipe");
         let output = BufReader::new(child.stdout.take().expect("the output is a pipe"));
         let mut browser = Self {
@@ -71,28 +78,53 @@ impl Browser {
     /// # Panics
     /// If Chromium ends.
     pub fn open(&mut self, file: &Path) {
+        self.open_url(&format!("file://{}", file.display()));
+    }
+
+    /// Opens an address, and returns when all of it is loaded. Events of the page before are
+    /// forgotten. An address that differs by its fragment alone is loaded again.
+    ///
+    /// # Panics
+    /// If Chromium ends.
+    pub fn open_url(&mut self, url: &str) {
+        self.load("about:blank");
+        self.load(url);
+    }
+
+    fn load(&mut self, url: &str) {
         self.events.clear();
-        self.call(
-            "Page.navigate",
-            &json!({"url": format!("file://{}", file.display())}),
-        );
+        self.call("Page.navigate", &json!({"url": url}));
         while self.events("Page.loadEventFired").next().is_none() {
             let event = self.read();
             self.events.push(event);
         }
     }
 
-    /// Returns the value of an expression on the page.
+    /// Returns the value of an expression on the page, or that which it promises.
     ///
     /// # Panics
-    /// If it throws.
+    /// If it throws, or the promise is broken.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         let done = self.call(
             "Runtime.evaluate",
-            &json!({"expression": expression, "returnByValue": true}),
+            &json!({"expression": expression, "returnByValue": true, "awaitPromise": true}),
         );
         assert!(done["exceptionDetails"].is_null(), "{expression}: {done}");
         done["result"]["value"].clone()
+    }
+
+    /// Returns what axe-core finds wrong on the page for people who see, hear or move differently:
+    /// the name of each rule, and an element that breaks it.
+    ///
+    /// # Panics
+    /// If axe-core is not there.
+    pub fn accessibility_faults(&mut self) -> Value {
+        let axe = std::fs::read_to_string(crate::need::axe_core()).expect("axe-core can be read");
+        self.evaluate(&format!("{axe}; 0"));
+        self.evaluate(
+            "axe.run({ preload: false }).then(({ violations }) => \
+             violations.map(({ id, nodes }) => [id, nodes[0].html]))",
+        )
     }
 
     /// Shows the page this wide, in CSS pixels, with these media features, as

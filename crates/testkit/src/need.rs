@@ -18,6 +18,8 @@ pub enum Need {
     Iperf2,
     /// The program `chromium`.
     Chromium,
+    /// axe-core in `target/npm`, which judges whether everybody can use a page.
+    AxeCore,
     /// The program `curl`.
     Curl,
     /// The server of OpenSSH, and `ssh`.
@@ -74,6 +76,8 @@ impl Need {
             Self::Tc => lacking_program("tc", "-V"),
             Self::Nft => lacking_program("nft", "--version"),
             Self::Chromium => lacking_program("chromium", "--version"),
+            Self::AxeCore => (!axe_core().exists())
+                .then(|| "npm install --prefix target/npm axe-core was not run".to_owned()),
             Self::Curl => lacking_program("curl", "--version"),
             Self::Sshd => {
                 lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V"))
@@ -147,6 +151,11 @@ fn note(line: &str) -> std::io::Result<()> {
 pub(crate) fn target_folder() -> PathBuf {
     let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target");
     std::env::var_os("CARGO_TARGET_DIR").map_or(workspace, PathBuf::from)
+}
+
+/// The file of axe-core.
+pub(crate) fn axe_core() -> PathBuf {
+    target_folder().join("npm/node_modules/axe-core/axe.min.js")
 }
 
 fn lacking_lab() -> Option<String> {

@@ -50,3 +50,4 @@ mod trace;
 mod until_sure;
 mod users;
 mod web;
+mod web_page;

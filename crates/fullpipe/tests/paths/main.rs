@@ -25,3 +25,4 @@ mod streams;
 mod sweep;
 mod trace;
 mod web;
+mod web_page;

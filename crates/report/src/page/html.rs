@@ -123,7 +123,7 @@ fn render_section(section: &PageSection) -> String {
         SectionView::Table(figures) => {
             return html
                 + &format!(
-                    "<div class=\"wide\">{}</div>\n</section>\n",
+                    "<div class=wide tabindex=0>{}</div>\n</section>\n",
                     figures.to_html()
                 );
         }
@@ -131,7 +131,7 @@ fn render_section(section: &PageSection) -> String {
     html += &chart;
     if !table.rows.is_empty() {
         html += &format!(
-            "<details><summary>The figures as a table</summary><div class=\"wide\">{}</div></details>",
+            "<details><summary>The figures as a table</summary><div class=wide>{}</div></details>",
             table.to_html()
         );
     }

@@ -6,7 +6,11 @@ use crate::commands::prelude::*;
 use fullpipe_control::WebIdentity;
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_probe::WebOptions;
-use fullpipe_record::{Evidence, Framing, Remedy, Verdict};
+use fullpipe_record::{
+    Content, Diagnosis, DiagnosisReport, Direction, Document, Evidence, Framing, Peer, Remedy,
+    Verdict,
+};
+use fullpipe_report::{PageSource, html_page};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 
 /// The server of speed tests over the web.
@@ -52,6 +56,7 @@ impl WebArguments {
             identity: self.identity(address)?,
             serves_plain: self.web_plain,
             judge: judge_transfer,
+            page: result_page,
         }))
     }
 
@@ -99,4 +104,41 @@ fn judge_transfer(measurement: &Measurement) -> (Verdict, Vec<Remedy>) {
     let verdict = diagnose(&evidence);
     let remedies = find_remedies(&evidence, &verdict);
     (verdict, remedies)
+}
+
+/// Returns the page of a result with the charts of `report --html`, without the client's address.
+fn result_page(measurement: Measurement, verdict: Verdict, remedies: Vec<Remedy>) -> String {
+    let name = match measurement.request.direction {
+        Direction::Upload => "download of a client",
+        _ => "upload of a client",
+    };
+    let measurement = Measurement {
+        peer: Peer {
+            host: String::new(),
+            address: String::new(),
+            ..measurement.peer
+        },
+        limit: Some(verdict.clone()),
+        ..measurement
+    };
+    let document = Document::new(Content::Diagnosis {
+        measurement: Some(Box::new(measurement)),
+        diagnosis: Box::new(DiagnosisReport {
+            transfers: vec![Diagnosis {
+                verdict,
+                remedies,
+                transfer: None,
+                defects: Vec::new(),
+                next: Vec::new(),
+                evidence: None,
+            }],
+            ..DiagnosisReport::default()
+        }),
+    });
+    let source = PageSource {
+        name,
+        document: &document,
+    };
+    // Of a diagnosis there always is a page.
+    html_page(&[source]).unwrap_or_default()
 }

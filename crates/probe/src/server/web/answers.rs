@@ -7,11 +7,19 @@ use fullpipe_http::{RequestHead, RequestRefusal, SUBPROTOCOL, WebSocketOffer, ac
 use fullpipe_units::ByteCount;
 use serde_json::json;
 
-/// The page that says what this server is.
-pub(super) const PAGE: &str = include_str!("page.html");
+/// What the page may load and do: its own files, and tests of this server.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                           img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What a result may do, whose style and script are a part of it.
+const RESULT_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                             img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The kind of a page.
 const HTML: &str = "text/html; charset=utf-8";
+
+/// The kind of a script.
+const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Seconds after which a client that finds no room may ask again.
 const RETRY_AFTER: u32 = 10;
@@ -21,15 +29,41 @@ pub(super) struct Answer {
     status: u16,
     kind: &'static str,
     body: Vec<u8>,
+    /// What a browser permits it (Content Security Policy), of pages.
+    policy: Option<&'static str>,
 }
 
 impl Answer {
     const fn new(status: u16, kind: &'static str, body: Vec<u8>) -> Self {
-        Self { status, kind, body }
+        Self {
+            status,
+            kind,
+            body,
+            policy: None,
+        }
     }
 
-    pub(super) fn page(text: &str) -> Self {
-        Self::new(200, HTML, text.into())
+    /// Returns the page, or the file of it at `path`.
+    pub(super) fn page(path: &str) -> Self {
+        let (kind, text) = match path {
+            "/page.css" => ("text/css; charset=utf-8", include_str!("page/page.css")),
+            "/page.js" => (SCRIPT, include_str!("page/page.js")),
+            "/chart.js" => (SCRIPT, include_str!("page/chart.js")),
+            "/texts.js" => (SCRIPT, include_str!("page/texts.js")),
+            _ => (HTML, include_str!("page/page.html")),
+        };
+        Self {
+            policy: Some(PAGE_POLICY),
+            ..Self::new(200, kind, text.into())
+        }
+    }
+
+    /// Returns a result as a page.
+    pub(super) fn result_page(page: String) -> Self {
+        Self {
+            policy: Some(RESULT_POLICY),
+            ..Self::new(200, HTML, page.into())
+        }
     }
 
     pub(super) fn json(text: String) -> Self {
@@ -58,6 +92,13 @@ impl Answer {
     /// Returns the answer to the request with this `head`.
     pub(super) fn to_bytes(&self, head: &RequestHead) -> Vec<u8> {
         let mut text = begin_head(self.status, self.kind, self.body.len() as u64);
+        if let Some(policy) = self.policy {
+            let _ = write!(
+                text,
+                "Content-Security-Policy: {policy}\r\nX-Content-Type-Options: nosniff\r\n\
+                 Referrer-Policy: no-referrer\r\n"
+            );
+        }
         if !head.keeps_connection {
             text += "Connection: close\r\n";
         }
@@ -106,15 +147,11 @@ pub(super) fn upgrade_head(offer: &WebSocketOffer) -> String {
 
 fn begin_head(status: u16, kind: &str, length: u64) -> String {
     // Cloudflare's client subtracts the time of the server, which answers at once.
-    let mut text = format!(
+    format!(
         "HTTP/1.1 {status} {}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
          Cache-Control: no-store\r\nServer-Timing: cfRequestDuration;dur=0\r\n",
         reason(status)
-    );
-    if kind == HTML {
-        text += "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n";
-    }
-    text
+    )
 }
 
 const fn reason(status: u16) -> &'static str {

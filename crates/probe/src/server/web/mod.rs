@@ -22,8 +22,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
-use self::answers::{Answer, PAGE};
-use self::results::KeptResults;
+use self::answers::Answer;
+use self::results::{KeptResult, KeptResults};
 use super::admission::{ClientRejection, PendingConnection};
 use super::listen::listen_tcp;
 use super::{POLL_INTERVAL, ServerEvent, TestServer};
@@ -36,6 +36,9 @@ const SMALL_ANSWER: ByteCount = ByteCount::from_kib(16);
 /// Names the limit of a transfer, and what would lift it.
 pub type WebJudge = fn(&Measurement) -> (Verdict, Vec<Remedy>);
 
+/// Returns the page with the charts of a transfer, of which nothing names the client.
+pub type ResultPage = fn(Measurement, Verdict, Vec<Remedy>) -> String;
+
 /// Options of the server of speed tests over the web.
 #[derive(Debug, Clone)]
 pub struct WebOptions {
@@ -47,9 +50,11 @@ pub struct WebOptions {
     pub serves_plain: bool,
     /// Judges each transfer.
     pub judge: WebJudge,
+    /// Shows each result to browsers.
+    pub page: ResultPage,
 }
 
-/// Two are the same if they serve the same, whoever judges it.
+/// Two are the same if they serve the same, whoever judges and shows it.
 impl PartialEq for WebOptions {
     fn eq(&self, other: &Self) -> bool {
         (self.address, self.serves_plain) == (other.address, other.serves_plain)
@@ -180,9 +185,12 @@ impl WebServer {
         };
         let is_encrypted = connection.is_encrypted();
         let small = match test {
-            SpeedTest::Page => Answer::page(PAGE),
+            SpeedTest::Page(path) => Answer::page(path),
             SpeedTest::Result(id) => match self.results.borrow_mut().result(id, Instant::now()) {
-                Some(text) => Answer::json(text),
+                Some(KeptResult { page, .. }) if head.accepts_html => {
+                    Answer::result_page(page.clone())
+                }
+                Some(KeptResult { json, .. }) => Answer::json(json.clone()),
                 None => Answer::not_found(),
             },
             SpeedTest::ResponsivenessConfig => {

@@ -9,26 +9,36 @@ use serde_json::json;
 /// Time for which a result is kept.
 const KEPT_FOR: Duration = Duration::from_hours(1);
 
-/// Results that are kept at most, the latest ones: about 10 MB.
+/// Results that are kept at most, the latest ones.
 const MAX_KEPT: usize = 1000;
 
-/// Bytes of a result at most; of a longer one nothing is kept.
+/// Bytes of a result as JSON at most; of a longer one nothing is kept.
 const MAX_RESULT: usize = 64 << 10;
 
-/// The latest results, by their names.
-#[derive(Debug, Default)]
-pub(super) struct KeptResults(VecDeque<(Instant, String, String)>);
+/// Bytes of all results at most.
+const MAX_BYTES: usize = 64 << 20;
 
-impl KeptResults {
-    /// Keeps the result of a transfer under the name `id`.
-    pub(super) fn keep(
-        &mut self,
-        id: String,
+/// A result that is kept.
+#[derive(Debug)]
+pub(super) struct KeptResult {
+    kept: Instant,
+    id: String,
+    /// As JSON.
+    pub(super) json: String,
+    /// As a page with charts.
+    pub(super) page: String,
+}
+
+impl KeptResult {
+    /// Returns the result of a transfer that ended at `now`, which gets the name `id`.
+    pub(super) fn new(
+        id: &str,
         measurement: &Measurement,
         (verdict, remedies): (&Verdict, &[Remedy]),
+        page: String,
         now: Instant,
-    ) {
-        let text = json!({
+    ) -> Self {
+        let json = json!({
             "id": id,
             "title": measurement.request.title,
             "started": measurement.started,
@@ -39,32 +49,89 @@ impl KeptResults {
             "sentence": verdict.sentence,
             "limit": verdict,
             "remedies": remedies,
-        })
-        .to_string();
-        self.forget_old(now);
-        if text.len() > MAX_RESULT {
-            return;
+            "kept_for": KEPT_FOR.as_secs(),
+        });
+        Self {
+            kept: now,
+            id: id.to_owned(),
+            json: json.to_string(),
+            page,
         }
-        if self.0.len() >= MAX_KEPT {
-            self.0.pop_front();
-        }
-        self.0.push_back((now, id, text));
     }
 
-    /// Returns a result as JSON; `None` if there is none of that name, or it is too old.
-    pub(super) fn result(&mut self, id: &str, now: Instant) -> Option<String> {
+    fn size(&self) -> usize {
+        self.json.len() + self.page.len()
+    }
+}
+
+/// The latest results.
+#[derive(Debug, Default)]
+pub(super) struct KeptResults(VecDeque<KeptResult>);
+
+impl KeptResults {
+    /// Keeps a result, unless it is too long.
+    pub(super) fn keep(&mut self, result: KeptResult) {
+        self.forget_old(result.kept);
+        if result.json.len() > MAX_RESULT {
+            return;
+        }
+        self.0.push_back(result);
+        while self.0.len() > MAX_KEPT
+            || self.0.iter().map(KeptResult::size).sum::<usize>() > MAX_BYTES
+        {
+            self.0.pop_front();
+        }
+    }
+
+    /// Returns a result; `None` if there is none of that name, or it is too old.
+    pub(super) fn result(&mut self, id: &str, now: Instant) -> Option<&KeptResult> {
         self.forget_old(now);
-        let found = self.0.iter().find(|(_, its, _)| its == id)?;
-        Some(found.2.clone())
+        self.0.iter().find(|result| result.id == id)
     }
 
     fn forget_old(&mut self, now: Instant) {
         while self
             .0
             .front()
-            .is_some_and(|(kept, ..)| now.duration_since(*kept) >= KEPT_FOR)
+            .is_some_and(|result| now.duration_since(result.kept) >= KEPT_FOR)
         {
             self.0.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn result(id: usize, kept: Instant, length: usize) -> KeptResult {
+        KeptResult {
+            kept,
+            id: id.to_string(),
+            json: String::new(),
+            page: " ".repeat(length),
+        }
+    }
+
+    #[test]
+    fn the_latest_results_are_kept_for_a_time_and_within_the_memory_there_is() {
+        let (mut results, now) = (KeptResults::default(), Instant::now());
+        for id in 0..10 {
+            results.keep(result(id, now, MAX_BYTES / 4));
+        }
+        assert!(results.result("5", now).is_none());
+        assert!(results.result("6", now).is_some());
+        for id in 10..MAX_KEPT + 20 {
+            results.keep(result(id, now, 1));
+        }
+        assert!(results.result("19", now).is_none());
+        assert!(results.result("20", now).is_some());
+        assert!(results.result("20", now + KEPT_FOR).is_none());
+        let long = KeptResult {
+            json: " ".repeat(MAX_RESULT + 1),
+            ..result(7, now, 0)
+        };
+        results.keep(long);
+        assert!(results.result("7", now).is_none());
     }
 }

@@ -22,6 +22,7 @@ use super::super::stall::StallBounds;
 use super::super::{POLL_INTERVAL, ServerEvent, TestFailure};
 use super::WebServer;
 use super::answers::{data_head, upgrade_head};
+use super::results::KeptResult;
 use crate::engine::{FramedStream, Framing};
 use crate::progress::CountedTransfer;
 use crate::web::{WebConnection, WebTransfer};
@@ -245,10 +246,10 @@ impl WebServer {
             return totals;
         }
         let (verdict, remedies) = (self.options.judge)(&measurement);
-        let kept = (&verdict, remedies.as_slice());
-        self.results
-            .borrow_mut()
-            .keep(id.clone(), &measurement, kept, Instant::now());
+        let page = (self.options.page)(measurement.clone(), verdict.clone(), remedies.clone());
+        let judged = (&verdict, remedies.as_slice());
+        let kept = KeptResult::new(&id, &measurement, judged, page, Instant::now());
+        self.results.borrow_mut().keep(kept);
         let measurement = Measurement {
             id,
             limit: Some(verdict),
