@@ -17,6 +17,9 @@ const MAX_PAGE: f64 = 100e3;
 /// Longest time for a whole test of the page, which takes 22 seconds, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(2);
 
+/// Bytes that both buffers hold at most: the largest `tcp_wmem` and `tcp_rmem` here.
+const IN_BUFFERS: f64 = 36e6;
+
 /// Numbers of keys for Windows.
 const TAB: (&str, u32) = ("Tab", 9);
 const SPACE: (&str, u32) = (" ", 32);
@@ -176,9 +179,10 @@ fn a_browser_measures_both_ways_and_is_told_the_limit() {
         let heading = text(&mut browser, &format!("{section} h2"));
         println!("{bytes} bytes of {sent}, {shown} bit/s of {rate}: {heading}");
         // Each end counts a download for itself: the server what was acknowledged when its time was
-        // over, the browser what it got, which a page that is the limit may get later.
-        assert!((bytes / sent - 1.0).abs() < 0.05);
-        assert!(shown > 0.5 * rate && shown < 1.02 * rate);
+        // over, the browser what it got, which a page that is the limit may get later: what the
+        // buffers of both ends hold.
+        assert!((bytes - sent).abs() < 0.05 * sent + IN_BUFFERS);
+        assert!(shown > 0.5 * rate && shown < 1.1 * rate);
         let sentence = text(&mut browser, &format!("{section} dd"));
         assert_eq!(result["sentence"], sentence);
     }

@@ -44,6 +44,11 @@ mod tests_alone {
         text.split(' ').next().unwrap().parse().unwrap()
     }
 
+    /// Returns the rate that the server saw, in Mbit/s.
+    fn server_rate(way: &Value) -> f64 {
+        way["result"]["rate"].as_f64().unwrap() / 1e6
+    }
+
     #[test]
     fn the_page_and_the_server_see_the_same_rate_and_the_page_sees_the_queue() {
         require!(Lab, Chromium);
@@ -54,10 +59,15 @@ mod tests_alone {
         let _server = lab.serve(&serve, 4443);
         let ways = valid_within(3, || {
             let shown = shown(&lab);
-            // A page that gets no processor measures that: more than the queue can add.
+            // A page that gets no processor measures that: more than the queue can add, or a load
+            // that does not fill the path.
             let late = number(&shown[0]["idle"]) > 60.0;
-            let broken = late.then(|| format!("idle round trip {}", shown[0]["idle"]));
-            (shown, broken.into_iter().collect())
+            let late = late.then(|| format!("idle round trip {}", shown[0]["idle"]));
+            let rates = shown.as_array().unwrap().iter().map(server_rate);
+            let slow = rates.filter(|rate| *rate < 75.0);
+            let slow = slow.map(|rate| format!("the browser moves {rate} Mbit/s"));
+            let broken = late.into_iter().chain(slow).collect();
+            (shown, broken)
         });
         for way in ways.as_array().unwrap() {
             println!(
@@ -65,10 +75,10 @@ mod tests_alone {
                 way["rate"], way["delay"], way["idle"], way["result"]["sentence"]
             );
             assert!(way["rate"].as_str().unwrap().ends_with(" Mbit/s"));
-            let server = way["result"]["rate"].as_f64().unwrap() / 1e6;
+            let server = server_rate(way);
             let ratio = number(&way["rate"]) / server;
             assert!((0.95..=1.05).contains(&ratio), "{way}");
-            assert!((75.0..=94.2).contains(&server), "{server}");
+            assert!(server <= 94.2, "{server}");
             let (idle, loaded) = (number(&way["idle"]), number(&way["delay"]));
             assert!((40.0..=60.0).contains(&idle), "{idle}");
             assert!((idle..=300.0).contains(&loaded), "{loaded}");
