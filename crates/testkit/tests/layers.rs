@@ -129,6 +129,30 @@ fn the_list_of_members_states_their_layers() {
     }
 }
 
+/// The picture once showed crates that had long been joined to others.
+#[test]
+fn the_picture_of_the_members_has_each_in_its_layer() {
+    let picture = read(&crates().join("../docs/pictures/crates.svg"));
+    let drawn = picture.split("From the top: ").nth(1).unwrap();
+    let drawn: Vec<(String, &str)> = drawn[..drawn.find('.').unwrap()]
+        .split("; ")
+        .flat_map(|row| {
+            let (layer, names) = row.split_once(": ").unwrap();
+            names.split(", ").map(|name| (layer.to_owned(), name))
+        })
+        .collect();
+    let members = PLAN.iter().filter(|member| member.layer != ATTIC);
+    let planned: Vec<_> = members
+        .map(|member| (format!("layer {}", member.layer), member.name))
+        .collect();
+    for member in &planned {
+        assert!(drawn.contains(member), "{member:?} is not drawn");
+        let name = format!(">{}</text>", member.1);
+        assert!(picture.contains(&name), "{member:?} has no box");
+    }
+    assert_eq!(drawn.len(), planned.len(), "{drawn:?}");
+}
+
 /// A package of the workspace, with what it uses outside its tests.
 struct Package {
     member: String,

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use fullpipe_control::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
 use fullpipe_iperf::{SharedKey, UserList};
@@ -65,7 +66,7 @@ fn read_protected<T, E: Display>(
 
 /// Returns the content of a file, unless every user of this host may read or change it. A group
 /// may: services have files of root that their group reads.
-fn read_protected_file(path: &str) -> io::Result<Zeroizing<Vec<u8>>> {
+pub(crate) fn read_protected_file(path: impl AsRef<Path>) -> io::Result<Zeroizing<Vec<u8>>> {
     const OF_OTHERS: u32 = 0o006;
     /// Bytes that are read: more than a chain of certificates has. No copy is left by a buffer that
     /// grows.

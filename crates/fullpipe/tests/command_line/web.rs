@@ -1,12 +1,15 @@
 //! The server of speed tests over the web: what others' clients ask for, and what hostile ones do.
 
+use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fullpipe_testkit::{
-    Running, document, free_port, load_slot, require, wait_for_listener, within,
+    Running, assert_says, document, free_port, load_slot, require, sentence, wait_for_listener,
+    within,
 };
 use serde_json::Value;
 
@@ -214,6 +217,24 @@ fn what_ndt7_does_not_have_is_an_error_in_one_sentence() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(why), "{arguments:?}: {said}");
     }
+}
+
+#[test]
+fn a_key_of_the_web_that_every_user_may_read_is_refused() {
+    let key = tempfile::NamedTempFile::new().unwrap();
+    fs::set_permissions(key.path(), fs::Permissions::from_mode(0o644)).unwrap();
+    let path = key.path().to_str().unwrap();
+    let words = [
+        "serve",
+        "--web",
+        "127.0.0.1:0",
+        "--cert",
+        path,
+        "--key-pem",
+        path,
+    ];
+    let said = sentence(&run(&mut fullpipe(&words), TIMEOUT), 2);
+    assert_says(&said, &["every user of this host may read", "chmod 600"]);
 }
 
 #[test]

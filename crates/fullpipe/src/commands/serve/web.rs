@@ -3,6 +3,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 
 use crate::commands::prelude::*;
+use crate::values::read_protected_file;
 use fullpipe_control::WebIdentity;
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_probe::WebOptions;
@@ -12,6 +13,7 @@ use fullpipe_record::{
 };
 use fullpipe_report::{PageSource, html_page};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
+use zeroize::Zeroizing;
 
 /// The server of speed tests over the web.
 #[derive(Debug, Args)]
@@ -62,7 +64,7 @@ impl WebArguments {
 
     fn identity(&self, address: SocketAddr) -> Result<WebIdentity> {
         let (certificate, key) = match (&self.cert, &self.key_pem) {
-            (Some(certificate), Some(key)) => (read_pem(certificate)?, read_pem(key)?),
+            (Some(certificate), Some(key)) => (read_pem(certificate)?, read_key(key)?),
             _ => self_signed(address)?,
         };
         WebIdentity::from_pem(&certificate, &key).map_err(|error| {
@@ -72,7 +74,7 @@ impl WebArguments {
 }
 
 /// Returns a certificate for the names of this host that nobody has signed, and its key.
-fn self_signed(address: SocketAddr) -> Result<(Vec<u8>, Vec<u8>)> {
+fn self_signed(address: SocketAddr) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>)> {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy().into_owned();
     let mut names = vec!["localhost".to_owned(), host];
@@ -82,11 +84,16 @@ fn self_signed(address: SocketAddr) -> Result<(Vec<u8>, Vec<u8>)> {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names)
         .map_err(cannot("make a certificate for the names of this host"))?;
     let key = signing_key.serialize_pem();
-    Ok((cert.pem().into_bytes(), key.into_bytes()))
+    Ok((cert.pem().into_bytes(), key.into_bytes().into()))
 }
 
 fn read_pem(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(cannot(&format!("read {}", path.display())))
+}
+
+fn read_key(path: &Path) -> Result<Zeroizing<Vec<u8>>> {
+    read_protected_file(path)
+        .map_err(|error| usage_failure(format!("cannot use the key {}: {error}", path.display())))
 }
 
 /// Reads `443`, `192.0.2.1:443` or `[2001:db8::1]:443`; without an address, all of both families.
