@@ -179,8 +179,11 @@ fn limit_by_kernel(
     found: Option<Finding>,
     amount: &EvidenceAmount,
 ) -> Finding {
-    let found = found.unwrap_or_else(|| Finding::unknown_limit(vec!["samples of the sending end"]));
-    let found = trace_cause(view, found);
+    let unseen = || Finding::unknown_limit(vec!["samples of the sending end"]);
+    if figures.flows.is_empty() {
+        return unseen();
+    }
+    let found = trace_cause(view, found.unwrap_or_else(unseen));
     let found = allowance::behind_rates(figures, &found).unwrap_or(found);
     let found = slow_reader::beside_window_of_few_looks(figures, found);
     let found = std::iter::once(open_at_few_looks(figures, found));
