@@ -59,6 +59,11 @@ fn general_error(what: &str) -> Error {
     Error::General(what.to_owned())
 }
 
+/// Returns the error of a version that no end here offers.
+pub(crate) fn tls12_unsupported() -> Error {
+    general_error("TLS 1.2 is not spoken")
+}
+
 /// Both configurations of connections between such ends, at either end.
 #[derive(Clone)]
 pub(crate) struct RawKeyTls {
@@ -170,7 +175,7 @@ macro_rules! verify_signatures {
             _: &CertificateDer<'_>,
             _: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, Error> {
-            Err(general_error("TLS 1.2 is not spoken"))
+            Err(tls12_unsupported())
         }
 
         fn verify_tls13_signature(

@@ -7,9 +7,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
-use tokio_rustls::rustls::crypto::{
-    CryptoProvider, verify_tls12_signature, verify_tls13_signature,
-};
+use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
@@ -22,6 +20,7 @@ use crate::connection::{
     ControlConnection, TlsError, TlsTrust, VERSIONS, by_reference, certificate_chain,
     crypto_provider,
 };
+use crate::raw_key::tls12_unsupported;
 use crate::record_stream::RecordStream;
 use crate::records::{TrafficSecrets, client_that_states, server_that_states};
 
@@ -147,12 +146,11 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn verify_tls12_signature(
         &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, RustlsError> {
-        let known = &self.0.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, known)
+        Err(tls12_unsupported())
     }
 
     fn verify_tls13_signature(

@@ -78,6 +78,21 @@ impl Running {
         self.child.as_ref().expect("it has not finished").id()
     }
 
+    /// Its anonymous memory in KiB (proc(5), `RssAnon`).
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn anonymous_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("it runs");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"))
+            .expect("a process has memory");
+        let kib = line.trim().trim_end_matches(" kB");
+        kib.parse().expect("memory is a number")
+    }
+
     /// Asks it to end as Ctrl-C does in a terminal, it alone, once it listens for that: before, a
     /// busy machine may not even have loaded it, and the kernel ends it in its place.
     ///

@@ -28,12 +28,13 @@ const MAX_CALLS: u16 = 128;
 const CALL_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Serves tests on `port` (0 for any that is free) of an address, or else of that to which ssh
-/// connected, to who has the key that it prints, and changes
-/// this host by `journal` as the near end asks for over standard input. Returns when the near end closes its side, or is silent for a minute; then changes that were not
-/// to stay have been taken back.
+/// connected, to who has the key that it prints, and changes this host by `journal` as the near end
+/// asks for over standard input. Returns when the near end closes its side, or is silent for a
+/// minute; then changes that were not to stay have been taken back.
 ///
 /// # Errors
-/// Fails if no test can be served. The near end has been told.
+/// Fails if no test can be served, of which the near end has been told, or if this system has no
+/// random bytes.
 pub fn serve_far_end(
     address: Option<IpAddr>,
     port: u16,

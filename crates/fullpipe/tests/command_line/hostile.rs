@@ -116,16 +116,6 @@ impl Server {
             self.log()
         );
     }
-
-    fn anonymous_kib(&self) -> u64 {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.running.pid())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"))
-            .unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
-    }
 }
 
 impl Drop for Server {
@@ -823,7 +813,7 @@ fn results_of_many_clients_hold_little_memory() {
             peer
         })
         .collect();
-    let before = server.anonymous_kib();
+    let before = server.running.anonymous_kib();
     for peer in &mut peers[1..] {
         // Nearly the most that is accepted of one stream.
         peer.control
@@ -840,7 +830,7 @@ fn results_of_many_clients_hold_little_memory() {
         "16 MiB are refused before they come"
     );
     server.assert_serves();
-    let grown = server.anonymous_kib().saturating_sub(before);
+    let grown = server.running.anonymous_kib().saturating_sub(before);
     println!("{TESTS} tests hold {grown} KiB of results");
     assert!(grown < 6 << 10, "{grown} KiB");
 }
@@ -873,7 +863,7 @@ fn a_thousand_idle_tests_take_little_memory() {
     raise_descriptors();
     // An eighth is left to addresses that have no test.
     let server = Server::start(&["--client-timeout", "60", "--max-tests", "1200"]);
-    let before = server.anonymous_kib();
+    let before = server.running.anonymous_kib();
     let idle: Vec<Peer> = (0..IDLE)
         .map(|n| {
             let mut peer =
@@ -883,7 +873,7 @@ fn a_thousand_idle_tests_take_little_memory() {
         })
         .collect();
     server.assert_serves();
-    let after = server.anonymous_kib();
+    let after = server.running.anonymous_kib();
     println!("{IDLE} idle control connections: {before} KiB before, {after} KiB with them");
     assert!(after < before + MAX_KIB, "{before} KiB, then {after} KiB");
     drop(idle);

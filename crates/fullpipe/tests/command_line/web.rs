@@ -77,16 +77,6 @@ impl Server {
         let text = String::from_utf8_lossy(&answer);
         text.lines().next().unwrap_or_default().to_owned()
     }
-
-    fn anonymous_kib(&self) -> u64 {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.running.pid())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"))
-            .unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
-    }
 }
 
 #[test]
@@ -318,9 +308,9 @@ fn slow_clients_end_in_every_state_and_others_are_served() {
         }
     }
     assert!(
-        server.anonymous_kib() < 100_000,
+        server.running.anonymous_kib() < 100_000,
         "{} KiB",
-        server.anonymous_kib()
+        server.running.anonymous_kib()
     );
     assert!(
         server
