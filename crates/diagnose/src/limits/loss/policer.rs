@@ -239,15 +239,27 @@ const MANY_LOSSY_ROUND_TRIPS: usize = 8;
 /// nothing since.
 pub(crate) fn policed_at_first(view: &CaptureView) -> Option<Finding> {
     let lost = view.figures.lost_segments()?.segment_share();
-    let lossy = losses::lossy_round_trips(
-        &view.figures.flows,
-        view.figures.idle_rtt.or(view.figures.rtt)?,
-    );
     let found = view.figures.part.is_some()
         && lost.get() >= MIN_LOSS_OF_PROBES
-        && lossy >= MANY_LOSSY_ROUND_TRIPS
+        && loses_in_many_round_trips(view)
         && !view.lost_on_path()
         && !view.waits_on_path()
         && !view.queue_stands();
+    found.then(|| Finding::always(LossVerdict::Policer))
+}
+
+/// Returns true if several segments were lost in many round trips, as a sender makes them that
+/// learns the rate of a policer.
+pub(crate) fn loses_in_many_round_trips(view: &CaptureView) -> bool {
+    let figures = view.figures;
+    let round_trip = figures.idle_rtt.or(figures.rtt);
+    round_trip
+        .is_some_and(|rtt| losses::lossy_round_trips(&figures.flows, rtt) >= MANY_LOSSY_ROUND_TRIPS)
+}
+
+/// Finds a policer where a transfer has but a part of a path that seems full: others that fill a
+/// path keep a queue there, and a policer none.
+pub(crate) fn in_place_of_shared(view: &CaptureView) -> Option<Finding> {
+    let found = loses_in_many_round_trips(view) && !view.waits_on_path() && !view.queue_stands();
     found.then(|| Finding::always(LossVerdict::Policer))
 }

@@ -7,6 +7,7 @@ use fullpipe_units::BitRate;
 
 use crate::advice::RemedyAdvice;
 use crate::finding::Finding;
+use crate::limits::loss::policer;
 use crate::limits::mtu::mss_clamped;
 use crate::signals::{CaptureView, ReceiverView, SenderView};
 use crate::thresholds::{
@@ -94,6 +95,7 @@ pub(crate) fn caught_up(view: &CaptureView) -> Option<Finding> {
     let found = was_faster
         && !view.is_at_sender()
         && lost.get() < MIN_LOSS_OF_PROBES
+        && !policer::loses_in_many_round_trips(view)
         && mss_clamped::is_clamped(view.figures) != Some(true);
     found.then(|| Finding::new(SenderApplicationVerdict::RateLimited, even.share))
 }
