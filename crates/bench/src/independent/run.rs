@@ -198,8 +198,9 @@ fn record_of(case: &Case, document: Option<Document>) -> Record {
         return record;
     };
     record.verdict = measurement.as_ref().and_then(|own| own.limit.clone());
-    let own = measurement.map(|measurement| {
-        Evidence::from_measurement(&measurement, record.stated(), Framing::Ethernet)
+    let own = measurement.map(|measurement| Evidence {
+        is_watched: case.is_of_web && case.view == JudgedView::Receiver,
+        ..Evidence::from_measurement(&measurement, record.stated(), Framing::Ethernet)
     });
     if let Some(report) = diagnosis {
         record.remedy_result = report.trial.and_then(result);
