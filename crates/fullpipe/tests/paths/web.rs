@@ -301,4 +301,53 @@ mod tests_alone {
             );
         }
     }
+
+    /// Returns the rate of all transfers of a direction that a server has logged, together.
+    fn rate_of_all(log: &str, direction: &str) -> f64 {
+        let text = std::fs::read_to_string(log).unwrap();
+        let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let (mut bits, mut seconds) = (0.0, 0.0);
+        for event in events {
+            let event: Value = event;
+            let one = &event["data"];
+            if event["event"] == "measurement" && one["request"]["direction"] == direction {
+                let duration = one["summary"]["duration"].as_f64().unwrap();
+                bits += rate_of(one) * duration;
+                seconds += duration;
+            }
+        }
+        assert!(seconds > 5.0, "{direction}: {seconds} s, {text}");
+        bits / seconds
+    }
+
+    /// Each request takes long enough to be judged.
+    #[test]
+    #[ignore = "librespeed-cli is in no registry: it is built from its repository"]
+    fn librespeeds_client_and_this_server_see_the_same_rate() {
+        require!(Lab, LibrespeedClient);
+        let (_path, mark) = (path(), Mark::new());
+        let lab = Lab::start(&mark, PATH, "");
+        let folder = tempfile::tempdir().unwrap();
+        let servers = folder.path().join("servers.json");
+        let server = json!({ "id": 1, "name": "here", "server": "http://198.18.0.2:4443/", "dlURL": "garbage",
+            "ulURL": "empty", "pingURL": "empty", "getIpURL": "getIP" });
+        std::fs::write(&servers, json!([server]).to_string()).unwrap();
+        let log = log_of(&mark);
+        let _server = start(&lab, &log);
+        let sizes = ["--chunks", "20", "--upload-size", "20480"];
+        let usual = ["--server", "1", "--json", "--no-icmp", "--concurrent", "1"];
+        let list = ["librespeed-cli", "--duration", "10", "--local-json"];
+        let place = [servers.to_str().unwrap()];
+        let output = lab.sender(&[&list[..], &place, &usual, &sizes].concat());
+        assert!(output.status.success(), "{output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for (way, direction) in [("download", "upload"), ("upload", "download")] {
+            let client = report[0][way].as_f64().unwrap() * 1e6;
+            assert_near(
+                &format!("LibreSpeed {way}"),
+                client,
+                rate_of_all(&log, direction),
+            );
+        }
+    }
 }

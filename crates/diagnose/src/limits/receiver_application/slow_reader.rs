@@ -390,7 +390,8 @@ fn fallen_windows_explain_delay(figures: &SenderView) -> Option<bool> {
 /// Returns the bytes by which a stream's window was smaller than it had been, in the mean. Behind a
 /// hole data must wait, which is not the program's doing: `None` where there mostly is one.
 fn mean_fall(flow: &SenderStream) -> Option<f64> {
-    let without_hole = |one: &&JudgedSample| one.sample.tcp.sacked.unwrap_or_default() == SegCount::ZERO;
+    let without_hole =
+        |one: &&JudgedSample| one.sample.tcp.sacked.unwrap_or_default() == SegCount::ZERO;
     let whole = flow.snapshots.iter().filter(without_hole);
     let windows = whole.filter_map(|one| one.window);
     let falls = windows.scan(ByteCount::ZERO, |largest, window| {
