@@ -410,9 +410,10 @@ impl Plan {
                 "mkdir -p SCRATCH; truncate -s {bytes:.0} SCRATCH/file; \
                  exec {curl}/__up --request POST --upload-file SCRATCH/file"
             )),
-            // What it downloads before an upload is another transfer.
+            // What it downloads before an upload is another transfer. A server ends ndt7 after 10 s.
             (true, downloads) => words(&format!(
-                "FULLPIPE measure ndt7://{FAR}:{PORT} --no-store -t {seconds} {flags} {}",
+                "FULLPIPE measure ndt7://{FAR}:{PORT} --no-store -t {} {flags} {}",
+                seconds.min(10.0),
                 if downloads { "--reverse" } else { "" }
             )),
         };
