@@ -31,5 +31,5 @@ pub use progress::{StreamSnapshot, TestSnapshot};
 pub use route::{changed_syn_quotes, trace_route};
 pub use server::{
     AdmissionQuota, Printer, ResultPage, ServeOptions, ServerEvent, ServerLimits, TestText,
-    WebJudge, WebOptions, serve_clients, serve_opened,
+    WebJudge, WebOptions, WebQuotas, serve_clients, serve_opened,
 };

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
+use crate::need::{AXE_CORE, npm_file};
+
 /// Chromium as it speaks over two pipes, which a shell gives the numbers that it expects.
 const COMMAND: &str = "exec chromium --headless=new --no-sandbox --disable-gpu --hide-scrollbars --no-first-run \
                        --remote-debugging-pipe \"--user-data-dir=$0\" about:blank 3<&0 4>&1 </dev/null >/dev/null 2>&1";
@@ -119,7 +121,7 @@ impl Browser {
     /// # Panics
     /// If axe-core is not there.
     pub fn accessibility_faults(&mut self) -> Value {
-        let axe = std::fs::read_to_string(crate::need::axe_core()).expect("axe-core can be read");
+        let axe = std::fs::read_to_string(npm_file(AXE_CORE)).expect("axe-core can be read");
         self.evaluate(&format!("{axe}; 0"));
         self.evaluate(
             "axe.run({ preload: false }).then(({ violations }) => \

@@ -29,7 +29,7 @@ pub use deadline::within;
 pub use false_server::{FalseServer, Part};
 pub use lateness::lateness;
 pub use mark::Mark;
-pub use need::{Need, missing, note_skipped};
+pub use need::{Need, missing, note_skipped, npm_file};
 pub use network::{free_port, loopback_addresses, network_sysctls, wait_for_listener};
 pub use outcome::{assert_says, document, sentence};
 pub use path::{PathLock, load_slot, path};

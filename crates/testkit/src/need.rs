@@ -20,6 +20,10 @@ pub enum Need {
     Chromium,
     /// axe-core in `target/npm`, which judges whether everybody can use a page.
     AxeCore,
+    /// M-Lab's and Cloudflare's clients for browsers in `target/npm`.
+    BrowserClients,
+    /// The program `librespeed-cli`, LibreSpeed's client.
+    LibrespeedClient,
     /// The program `curl`.
     Curl,
     /// The server of OpenSSH, and `ssh`.
@@ -76,8 +80,11 @@ impl Need {
             Self::Tc => lacking_program("tc", "-V"),
             Self::Nft => lacking_program("nft", "--version"),
             Self::Chromium => lacking_program("chromium", "--version"),
-            Self::AxeCore => (!axe_core().exists())
-                .then(|| "npm install --prefix target/npm axe-core was not run".to_owned()),
+            Self::AxeCore => lacking_module(AXE_CORE),
+            Self::BrowserClients => {
+                lacking_module("@m-lab/ndt7").or_else(|| lacking_module("@cloudflare/speedtest"))
+            }
+            Self::LibrespeedClient => lacking_program("librespeed-cli", "--version"),
             Self::Curl => lacking_program("curl", "--version"),
             Self::Sshd => {
                 lacking_program("ssh", "-V").or_else(|| lacking_program("/usr/sbin/sshd", "-V"))
@@ -154,8 +161,16 @@ pub(crate) fn target_folder() -> PathBuf {
 }
 
 /// The file of axe-core.
-pub(crate) fn axe_core() -> PathBuf {
-    target_folder().join("npm/node_modules/axe-core/axe.min.js")
+pub(crate) const AXE_CORE: &str = "axe-core/axe.min.js";
+
+/// Returns a file of a library of JavaScript, by its path in `target/npm/node_modules`.
+pub fn npm_file(path: &str) -> PathBuf {
+    target_folder().join("npm/node_modules").join(path)
+}
+
+fn lacking_module(path: &str) -> Option<String> {
+    let why = || format!("npm install --prefix target/npm was not run for {path}");
+    (!npm_file(path).exists()).then(why)
 }
 
 fn lacking_lab() -> Option<String> {

@@ -41,6 +41,8 @@ pub(crate) struct Case {
     pub(crate) server: Vec<String>,
     /// The arguments that follow `fullpipe diagnose --json`.
     pub(crate) client: Vec<String>,
+    /// Set if the far end is `fullpipe serve --web`, whose own verdict is judged.
+    pub(crate) is_of_web: bool,
     /// Sender of other data from router to router, and its server.
     pub(crate) cross_traffic: Option<[Vec<String>; 2]>,
 }

@@ -3,24 +3,36 @@
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::case::Case;
-use super::family::{Family, Way};
+use super::family::{FAMILIES, Family, WEB_FAMILIES, Way};
 use super::network::{Host, PathPlan};
 use super::plant::Plan;
 use crate::judged::{JudgedView, Random};
 use crate::process::RunError;
 
-/// Draws `count` cases of `view`, of each family in turn that can be planted for it.
+/// Draws `count` cases of `view`, of each family in turn that can be planted for it; of the server of
+/// speed tests over the web, if `is_of_web`.
 ///
 /// # Errors
 /// Fails if the table of families cannot be read.
-pub(crate) fn cases(view: JudgedView, seed: u64, count: usize) -> Result<Vec<Case>, RunError> {
-    let mut families = Family::read_all()?;
+pub(crate) fn cases(
+    view: JudgedView,
+    seed: u64,
+    count: usize,
+    is_of_web: bool,
+) -> Result<Vec<Case>, RunError> {
+    let table = if is_of_web { WEB_FAMILIES } else { FAMILIES };
+    let mut families = Family::read_all(table)?;
     families.retain(|family| !family.not_from.contains(&view));
     let number_of_view = view as u64 + 1;
     let cases = (0..count).map(|index| {
         let number = seed.wrapping_mul(1_000_003) ^ (number_of_view << 32) ^ index as u64;
         let mut random = Random::new(number);
-        let case = draw_case(&mut random, view, &families[index % families.len()]);
+        let case = draw_case(
+            &mut random,
+            view,
+            &families[index % families.len()],
+            is_of_web,
+        );
         Case {
             name: format!("{seed}-{index:03} {}", case.name),
             seed,
@@ -31,7 +43,7 @@ pub(crate) fn cases(view: JudgedView, seed: u64, count: usize) -> Result<Vec<Cas
 }
 
 /// Draws a case of `view` with a limit of `family`.
-fn draw_case(draw: &mut Random, view: JudgedView, family: &Family) -> Case {
+fn draw_case(draw: &mut Random, view: JudgedView, family: &Family, is_of_web: bool) -> Case {
     let way = family.draw_way(draw);
     let left = draw.uniform(0.25, 0.6);
     let control = family.draw_control(draw);
@@ -48,9 +60,14 @@ fn draw_case(draw: &mut Random, view: JudgedView, family: &Family) -> Case {
             ["receive-maximum", "receive-buffer"].contains(&family.name.as_str())
                 || (draw.chance(0.4) && family.near_end_receives)
         }
+        // The far end judges, which sends what the near one downloads.
+        _ if is_of_web => view == JudgedView::Sender,
         _ => view == JudgedView::Receiver,
     };
-    let case = bare_case(draw, view, family, way, left, &control);
+    let case = Case {
+        is_of_web,
+        ..bare_case(draw, view, family, way, left, &control)
+    };
     let mut plan = Plan::new(case, way, left, &control, streams, downloads);
     plan.plant(family, draw);
     plan.programs(family, draw);
@@ -103,15 +120,20 @@ fn bare_case(
         server: Vec::new(),
         client: Vec::new(),
         cross_traffic: None,
+        is_of_web: false,
     };
     if view == JudgedView::Watched {
-        // The kernel takes as default only what it allows everybody; of a route it takes any. A
-        // route wins over what a program asks for, so a load of our own, whose remedy may be
-        // another congestion control, goes without.
-        for (host, router) in [(Host::Near, "198.18.10.2"), (Host::Far, "198.18.12.2")] {
-            let route = format!("ip route replace default via {router} congctl {control}");
-            case.scripts.push((host, route));
-        }
+        case.scripts.extend(congestion_routes(control));
     }
     case
+}
+
+/// Returns the scripts that give connections a congestion control. The kernel takes as default only
+/// what it allows everybody; of a route it takes any. A route wins over what a program asks for, so
+/// a load of our own, whose remedy may be another congestion control, goes without.
+pub(super) fn congestion_routes(control: &str) -> [(Host, String); 2] {
+    [(Host::Near, "198.18.10.2"), (Host::Far, "198.18.12.2")].map(|(host, router)| {
+        let route = format!("ip route replace default via {router} congctl {control}");
+        (host, route)
+    })
 }

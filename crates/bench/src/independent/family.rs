@@ -6,6 +6,12 @@ use super::case::{PACKET, SEGMENT};
 use crate::judged::{JudgedView, Random};
 use crate::process::RunError;
 
+/// The table of families.
+pub(crate) const FAMILIES: &str = include_str!("../../cases/families.toml");
+
+/// The table of families for the server of speed tests over the web.
+pub(crate) const WEB_FAMILIES: &str = include_str!("../../cases/web.toml");
+
 /// A way to limit a transfer; the keys are described in the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,14 +107,16 @@ impl Draw {
 }
 
 impl Family {
-    /// Returns every family, in the order in which they are drawn.
-    pub(crate) fn read_all() -> Result<Vec<Self>, RunError> {
+    /// Returns every family of a `table`, in the order in which they are drawn.
+    ///
+    /// # Errors
+    /// Fails if the table cannot be read.
+    pub(crate) fn read_all(table: &str) -> Result<Vec<Self>, RunError> {
         #[derive(Deserialize)]
         struct File {
             family: Vec<Family>,
         }
-        let file = toml::from_str::<File>(include_str!("../../cases/families.toml"));
-        Ok(file?.family)
+        Ok(toml::from_str::<File>(table)?.family)
     }
 
     /// Draws rate and round-trip time until they suit the family.

@@ -42,6 +42,9 @@ pub(crate) struct Drawing {
     /// Views to judge; all if not given
     #[arg(long, value_enum, value_name = "VIEW")]
     view: Vec<JudgedView>,
+    /// Limits of browsers: transfers of `fullpipe serve --web`, which it judges alone
+    #[arg(long, conflicts_with_all = ["is_virtual", "prove"])]
+    web: bool,
     #[command(flatten)]
     pub(crate) judging: Judging,
 }
@@ -49,6 +52,7 @@ pub(crate) struct Drawing {
 impl PlantedCases for Drawing {
     fn views(&self) -> Vec<JudgedView> {
         match &self.view[..] {
+            [] if self.web => &[JudgedView::Sender, JudgedView::Receiver],
             [] => JudgedView::value_variants(),
             views => views,
         }
@@ -82,7 +86,7 @@ impl PlantedCases for Drawing {
             let views = JudgedView::OF_KERNEL.into_iter();
             let wanted = views.filter(|view| self.views().contains(view));
             for view in wanted {
-                cases.extend(draw::cases(view, *seed, count)?);
+                cases.extend(draw::cases(view, *seed, count, self.web)?);
             }
         }
         if session.judging.completion {

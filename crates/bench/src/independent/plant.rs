@@ -3,6 +3,7 @@
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::case::{CROSS_TRAFFIC_PORT, Case, PACKET, PORT, SEGMENT};
+use super::draw::congestion_routes;
 use super::family::{Family, Way};
 use super::network::{FAR, FAR_ROUTER, Host};
 use crate::judged::{JudgedView, Random};
@@ -219,6 +220,7 @@ impl Plan {
                 "{goodput}",
                 self.left * self.way.goodput() / f64::from(self.streams),
             ),
+            ("{goodput_bytes}", self.left * self.way.goodput() / 8.0),
             ("{bytes}", drawn * PACKET),
             ("{floor}", drawn.floor()),
         ];
@@ -353,7 +355,9 @@ impl Plan {
     /// Chooses the programs at both ends.
     pub(crate) fn programs(&mut self, family: &Family, draw: &mut Random) {
         let seconds = self.seconds(family);
-        if self.is_watched() {
+        if self.case.is_of_web {
+            self.clients_of_web(family, seconds, draw);
+        } else if self.is_watched() {
             self.watched_programs(family, seconds, draw);
         } else {
             self.own_programs(seconds);
@@ -383,6 +387,40 @@ impl Plan {
         let load = format!("{target} -p {PORT} -C {control} -P {streams} {amount} {reversed}");
         let flags = std::mem::take(&mut self.flags);
         self.case.client = [flags, words(&load), self.bandwidth()].concat();
+    }
+
+    /// Chooses a client of `fullpipe serve --web`: this program's of ndt7, or curl.
+    fn clients_of_web(&mut self, family: &Family, seconds: f64, draw: &mut Random) {
+        self.case.states_rate = false;
+        let is_full = self.case.expected == "capacity/link";
+        let left = if is_full { 1.0 } else { self.left };
+        let bytes = left * self.way.goodput() / 8.0 * seconds;
+        let flags = std::mem::take(&mut self.flags).join(" ");
+        let is_ndt7 = match (family.small_programs, self.downloads) {
+            (true, _) => false,
+            (false, true) => self.control == "bbr",
+            (false, false) => draw.chance(0.5),
+        };
+        let curl = format!("curl --silent --insecure {flags} https://{FAR}:{PORT}");
+        self.case.client = match (is_ndt7, self.downloads) {
+            (false, true) => words(&format!(
+                "{curl}/__down?bytes={bytes:.0} --output /dev/null"
+            )),
+            (false, false) => script(&format!(
+                "mkdir -p SCRATCH; truncate -s {bytes:.0} SCRATCH/file; \
+                 exec {curl}/__up --request POST --upload-file SCRATCH/file"
+            )),
+            // What it downloads before an upload is another transfer. A server ends ndt7 after 10 s.
+            (true, downloads) => words(&format!(
+                "FULLPIPE measure ndt7://{FAR}:{PORT} --no-store -t {} {flags} {}",
+                seconds.min(10.0),
+                if downloads { "--reverse" } else { "" }
+            )),
+        };
+        self.case.server = words(&format!(
+            "FULLPIPE serve --port 0 --no-iperf2 --json-lines --web {FAR}:{PORT}"
+        ));
+        self.case.scripts.extend(congestion_routes(&self.control));
     }
 
     fn watched_programs(&mut self, family: &Family, seconds: f64, draw: &mut Random) {

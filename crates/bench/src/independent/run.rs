@@ -6,7 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use fullpipe_record::{DiagnosisReport, Evidence, Framing, Measurement, Trial};
+use fullpipe_record::event::Event;
+use fullpipe_record::{DiagnosisReport, Direction, Evidence, Framing, Measurement, Trial};
 use fullpipe_units::Ratio;
 use serde::Deserialize;
 
@@ -19,6 +20,9 @@ use crate::process::{Process, RunError, last_words};
 
 /// Longest time until a server can be reached.
 const STARTING: Duration = Duration::from_secs(10);
+
+/// Longest time until a server of the web has judged what has ended.
+const JUDGING: Duration = Duration::from_secs(10);
 
 /// Longest time for a diagnosis.
 const TIMEOUT: Duration = Duration::from_secs(700);
@@ -64,7 +68,7 @@ impl Programs<'_> {
         let slow = case.slow_call.map(|(call, by)| slowed(call, by));
         let words = self.words(&case.server, &network);
         let server = [wrap(case.server_host), slow.unwrap_or_default(), words].concat();
-        let _server = start(&network, case.server_host, &server, PORT, stop)?;
+        let mut server = start(&network, case.server_host, &server, PORT, stop)?;
         let _cross_traffic = cross_traffic(&network, case, stop)?;
         let client_quota = match case.server_host {
             Host::Near => Vec::new(),
@@ -78,7 +82,15 @@ impl Programs<'_> {
         let _change = change.transpose()?;
         let ended =
             Process::start(&mut network.command(Host::Near, &client))?.finish(TIMEOUT, stop)?;
-        let mut record = record_of(case, serde_json::from_str(&ended.stdout).ok());
+        let document = if case.is_of_web {
+            server.wait_until("judge", JUDGING, stop, |server| {
+                judged_by_server(case, &server.stdout()).is_some()
+            })?;
+            judged_by_server(case, &server.stdout())
+        } else {
+            serde_json::from_str(&ended.stdout).ok()
+        };
+        let mut record = record_of(case, document);
         if record.verdict.is_none() {
             record.failed = Some(last_words(&ended.stderr, "no words"));
         }
@@ -115,6 +127,9 @@ impl Programs<'_> {
         let mut own = ["FULLPIPE", "diagnose", "--json"]
             .map(str::to_owned)
             .to_vec();
+        if case.is_of_web {
+            return [wrap, &self.words(&case.client, network)].concat();
+        }
         let watched = case.client.iter().position(|word| word == "--");
         let watched = watched.filter(|_| case.view == JudgedView::Watched);
         if self.proves && case.view != JudgedView::Watched {
@@ -140,6 +155,25 @@ impl Programs<'_> {
     }
 }
 
+/// Returns the last measurement in the log of a server of the web of what goes the way of the case.
+fn judged_by_server(case: &Case, log: &str) -> Option<Document> {
+    let direction = match case.view {
+        JudgedView::Sender => Direction::Upload,
+        _ => Direction::Download,
+    };
+    let events = log.lines().rev().filter_map(|line| {
+        let Event::Measurement(measurement) = serde_json::from_str(line).ok()? else {
+            return None;
+        };
+        Some(*measurement)
+    });
+    let mut events = events.filter(|one| one.request.direction == direction);
+    Some(Document {
+        diagnosis: None,
+        measurement: Some(events.next()?),
+    })
+}
+
 /// Returns what came of a remedy whose rate was predicted.
 fn result(trial: Trial) -> Option<RemedyResult> {
     Some(RemedyResult {
@@ -163,8 +197,10 @@ fn record_of(case: &Case, document: Option<Document>) -> Record {
     else {
         return record;
     };
-    let own = measurement.map(|measurement| {
-        Evidence::from_measurement(&measurement, record.stated(), Framing::Ethernet)
+    record.verdict = measurement.as_ref().and_then(|own| own.limit.clone());
+    let own = measurement.map(|measurement| Evidence {
+        is_watched: case.is_of_web && case.view == JudgedView::Receiver,
+        ..Evidence::from_measurement(&measurement, record.stated(), Framing::Ethernet)
     });
     if let Some(report) = diagnosis {
         record.remedy_result = report.trial.and_then(result);

@@ -6,7 +6,7 @@ use fullpipe_sim::{CrossTraffic, SimulationPlan};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::case::{PACKET, SEGMENT};
-use super::family::{Family, Way};
+use super::family::{FAMILIES as TABLE, Family, Way};
 use crate::judged::{Random, VirtualCase};
 use crate::process::RunError;
 
@@ -45,7 +45,7 @@ const LEAD: Span = Span::from_secs(3);
 /// # Errors
 /// Fails if a path cannot be, which is a mistake in its family.
 pub(crate) fn draw_virtual_cases(seed: u64, count: usize) -> Result<Vec<VirtualCase>, RunError> {
-    let families = Family::read_all()?;
+    let families = Family::read_all(TABLE)?;
     let draw = |index: usize| {
         let name = FAMILIES[index % FAMILIES.len()];
         let family = families.iter().find(|family| family.name == name);

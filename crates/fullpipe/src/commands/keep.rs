@@ -50,7 +50,7 @@ pub(crate) struct PlaceArgument {
 
 /// Reads the place of an archive. Its error does not repeat the value, which may have a password.
 #[derive(Debug, Clone, Copy)]
-struct PlaceParser;
+pub(super) struct PlaceParser;
 
 impl TypedValueParser for PlaceParser {
     type Value = ArchiveLocation;
@@ -58,14 +58,15 @@ impl TypedValueParser for PlaceParser {
     fn parse_ref(
         &self,
         command: &clap::Command,
-        _: Option<&clap::Arg>,
+        argument: Option<&clap::Arg>,
         value: &OsStr,
     ) -> Result<ArchiveLocation, clap::Error> {
         let text = value
             .to_str()
             .ok_or_else(|| StoreError::Location("a text that is not UTF-8".to_owned()));
         text.and_then(str::parse).map_err(|error| {
-            let sentence = format!("invalid value for '--store <FILE|URL>': {error}\n");
+            let flag = argument.map_or_else(String::new, ToString::to_string);
+            let sentence = format!("invalid value for '{flag}': {error}\n");
             clap::Error::raw(ErrorKind::ValueValidation, sentence).with_cmd(command)
         })
     }

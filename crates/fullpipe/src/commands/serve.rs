@@ -435,7 +435,7 @@ fn run(arguments: &ServeArguments) -> Result {
     let mut options = arguments.serve_options();
     options.share = share.as_ref().map(ShareServer::handover);
     options.web = arguments.web.web_options()?;
-    let mut file = ServerLog::open(&arguments.log)?;
+    let mut file = ServerLog::open(&arguments.log, arguments.web.open_archive()?)?;
     let log = LogThread::start(move |noted| file.write_entry(noted));
     let mut observer = ServerObserver {
         arguments,

@@ -347,3 +347,67 @@ fn frames_that_break_the_rules_end_a_test() {
         );
     }
 }
+
+/// Returns the field `Retry-After` of an answer.
+fn retry_after(head: &str) -> u64 {
+    let field = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Retry-After: "));
+    field.unwrap_or_else(|| panic!("{head}")).parse().unwrap()
+}
+
+#[test]
+fn a_client_moves_no_more_in_an_hour_and_all_no_more_in_a_day_than_is_permitted() {
+    require!(Curl);
+    for (flag, length) in [("--web-limit", 3600), ("--daily", 86_400)] {
+        let server = Server::start(&[flag, "5M"]);
+        let bytes = |asked: &str| {
+            let path = format!("/__down?bytes={asked}");
+            let mut command = Command::new("curl");
+            let url = server.url("https", &path);
+            command.args(["-sk", "--max-time", "30", "-o", "/dev/null", &url]);
+            command.args(["-w", "%{http_code} %{size_download}"]);
+            let said = String::from_utf8(run(&mut command, TIMEOUT).stdout).unwrap();
+            let (status, bytes) = said.split_once(' ').unwrap();
+            (status.to_owned(), bytes.parse::<u64>().unwrap())
+        };
+        assert_eq!(bytes("3000000"), ("200".to_owned(), 3_000_000), "{flag}");
+        // It is cut off where the limit is seen to be exceeded, 50 times a second.
+        let (status, moved) = bytes("60000000000");
+        assert!(status == "200" && moved < 50_000_000_000, "{flag}: {moved}");
+        let head = server.curl("/__down?bytes=1000000", &["-i"]);
+        assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
+        let wait = retry_after(&head);
+        assert!((length - 60..=length + 1).contains(&wait), "{flag}: {wait}");
+        assert!(server.curl("/", &[]).contains("<html"), "the page stays");
+    }
+}
+
+#[test]
+fn transfers_are_kept_under_the_network_of_the_client() {
+    require!(Curl);
+    let _load = load_slot();
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("web.db");
+    let archive = archive.to_str().unwrap();
+    let server = Server::start(&["--web-store", archive, "--web-plain"]);
+    let path = "/__down?bytes=30000000";
+    server.curl(path, &["--limit-rate", "15M", "-o", "/dev/null"]);
+    let history = || {
+        let command = ["history", "127.0.0.0/24", "--store", archive, "--json"];
+        document(&run(&mut fullpipe(&command), TIMEOUT))
+    };
+    within(Duration::from_secs(10), || {
+        history()["history"]["series"][0]["points"][0].is_object()
+    });
+    let kept = fs::read(archive).unwrap();
+    let named = kept.windows(9).any(|part| part == b"127.0.0.1");
+    assert!(!named, "the client is not named");
+    let wrong = ["serve", "--web", "0", "--web-store", "ftp://x"];
+    let output = run(&mut fullpipe(&wrong), TIMEOUT);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(2) && said.contains("--web-store <FILE|URL>"),
+        "{output:?}"
+    );
+}

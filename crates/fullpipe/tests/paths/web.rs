@@ -3,8 +3,10 @@
 mod tests_alone {
     use std::time::Duration;
 
-    use fullpipe_testkit::{Mark, document, path, require, valid_within, within};
-    use serde_json::Value;
+    use fullpipe_testkit::{
+        Browser, Mark, document, npm_file, path, require, valid_within, within,
+    };
+    use serde_json::{Value, json};
 
     use crate::common::run;
     use crate::diagnose::{Lab, SELF};
@@ -208,6 +210,144 @@ mod tests_alone {
                     8.0 * bytes / last["at"].as_f64().unwrap(),
                 );
             }
+        }
+    }
+
+    /// A document of the server without a policy, from which a script of it may do all that its
+    /// origin may.
+    const EMPTY_PAGE: &str = "http://198.18.0.2:4443/config";
+
+    /// Runs a script in a browser in the sending host until both transfers of both ends agree, or
+    /// the browser did not fill the path.
+    fn browsed(lab: &Lab, mark: &Mark, script: &str) -> (Value, Vec<Value>) {
+        valid_within(3, || {
+            let log = log_of(mark);
+            let _server = start(lab, &log);
+            let mut browser = Browser::start_in(lab.host("sender", &["sh"]));
+            browser.open_url(EMPTY_PAGE);
+            let said = browser.evaluate(script);
+            let seen = measured(&log);
+            let rates = seen.iter().map(rate_of);
+            let slow = rates.filter(|rate| *rate < 0.8 * CAPACITY);
+            let slow = slow.map(|rate| format!("the browser moves {rate} bit/s"));
+            let broken = slow.collect();
+            ((said, seen), broken)
+        })
+    }
+
+    fn rate_of(measurement: &Value) -> f64 {
+        measurement["summary"]["rate"].as_f64().unwrap()
+    }
+
+    /// Returns a script that makes `name` the address of a file of a library.
+    fn addressed(name: &str, file: &str) -> String {
+        let text = json!(std::fs::read_to_string(npm_file(file)).unwrap());
+        format!(
+            "const {name} = URL.createObjectURL(new Blob([{text}], {{ type: 'text/javascript' }}));"
+        )
+    }
+
+    #[test]
+    fn mlabs_client_in_a_browser_and_this_server_see_the_same_rate() {
+        require!(Lab, Chromium, BrowserClients);
+        let (_path, mark) = (path(), Mark::new());
+        let lab = Lab::start(&mark, PATH, "");
+        let client = std::fs::read_to_string(npm_file("@m-lab/ndt7/src/ndt7.js")).unwrap();
+        let script = format!(
+            "{client}; (async () => {{ {} {} const ends = {{}}; \
+             const config = {{ server: location.host, protocol: 'ws', mlabDataPolicyInapplicable: true, \
+             downloadworkerfile: download, uploadworkerfile: upload }}; \
+             ends.code = await ndt7.test(config, {{ downloadComplete: (end) => ends.download = end, \
+             uploadComplete: (end) => ends.upload = end }}); return ends; }})()",
+            addressed("download", "@m-lab/ndt7/src/ndt7-download-worker.js"),
+            addressed("upload", "@m-lab/ndt7/src/ndt7-upload-worker.js"),
+        );
+        let (ends, seen) = browsed(&lab, &mark, &script);
+        assert_eq!(ends["code"], 0, "{ends}");
+        let download = &ends["download"]["LastClientMeasurement"];
+        let client = download["MeanClientMbps"].as_f64().unwrap() * 1e6;
+        assert_near("@m-lab/ndt7 download", client, rate_of(&seen[0]));
+        // The rate of an upload is that of what the server states, as the browser cannot know.
+        let info = &ends["upload"]["LastServerMeasurement"]["TCPInfo"];
+        let figure = |name: &str| info[name].as_f64().unwrap();
+        let stated = 8e6 * figure("BytesReceived") / figure("ElapsedTime");
+        assert_near("@m-lab/ndt7 upload", stated, rate_of(&seen[1]));
+    }
+
+    /// The client counts from its request on, and adds half a percent for headers.
+    #[test]
+    fn cloudflares_client_in_a_browser_and_this_server_see_the_same_rate() {
+        require!(Lab, Chromium, BrowserClients);
+        let (_path, mark) = (path(), Mark::new());
+        let lab = Lab::start(&mark, PATH, "");
+        let script = format!(
+            "(async () => {{ {} const {{ default: Engine }} = await import(client); \
+             const load = {{ bytes: 6e7, count: 1 }}; \
+             const engine = new Engine({{ autoStart: false, downloadApiUrl: '/__down', uploadApiUrl: '/__up', \
+             logAimApiUrl: null, measureDownloadLoadedLatency: false, measureUploadLoadedLatency: false, \
+             measurements: [{{ type: 'download', ...load }}, {{ type: 'upload', ...load }}] }}); \
+             const results = await new Promise((resolve, reject) => {{ engine.onFinish = resolve; \
+             engine.onError = reject; engine.play(); }}); \
+             return [results.getDownloadBandwidth(), results.getUploadBandwidth()]; }})()",
+            addressed("client", "@cloudflare/speedtest/dist/speedtest.js"),
+        );
+        let (rates, seen) = browsed(&lab, &mark, &script);
+        for (place, way) in ["download", "upload"].into_iter().enumerate() {
+            let client = rates[place].as_f64().unwrap();
+            assert_near(
+                &format!("@cloudflare/speedtest {way}"),
+                client,
+                rate_of(&seen[place]),
+            );
+        }
+    }
+
+    /// Returns the rate of all transfers of a direction that a server has logged, together.
+    fn rate_of_all(log: &str, direction: &str) -> f64 {
+        let text = std::fs::read_to_string(log).unwrap();
+        let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let (mut bits, mut seconds) = (0.0, 0.0);
+        for event in events {
+            let event: Value = event;
+            let one = &event["data"];
+            if event["event"] == "measurement" && one["request"]["direction"] == direction {
+                let duration = one["summary"]["duration"].as_f64().unwrap();
+                bits += rate_of(one) * duration;
+                seconds += duration;
+            }
+        }
+        assert!(seconds > 5.0, "{direction}: {seconds} s, {text}");
+        bits / seconds
+    }
+
+    /// Each request takes long enough to be judged.
+    #[test]
+    #[ignore = "librespeed-cli is in no registry: it is built from its repository"]
+    fn librespeeds_client_and_this_server_see_the_same_rate() {
+        require!(Lab, LibrespeedClient);
+        let (_path, mark) = (path(), Mark::new());
+        let lab = Lab::start(&mark, PATH, "");
+        let folder = tempfile::tempdir().unwrap();
+        let servers = folder.path().join("servers.json");
+        let server = json!({ "id": 1, "name": "here", "server": "http://198.18.0.2:4443/", "dlURL": "garbage",
+            "ulURL": "empty", "pingURL": "empty", "getIpURL": "getIP" });
+        std::fs::write(&servers, json!([server]).to_string()).unwrap();
+        let log = log_of(&mark);
+        let _server = start(&lab, &log);
+        let sizes = ["--chunks", "20", "--upload-size", "20480"];
+        let usual = ["--server", "1", "--json", "--no-icmp", "--concurrent", "1"];
+        let list = ["librespeed-cli", "--duration", "10", "--local-json"];
+        let place = [servers.to_str().unwrap()];
+        let output = lab.sender(&[&list[..], &place, &usual, &sizes].concat());
+        assert!(output.status.success(), "{output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for (way, direction) in [("download", "upload"), ("upload", "download")] {
+            let client = report[0][way].as_f64().unwrap() * 1e6;
+            assert_near(
+                &format!("LibreSpeed {way}"),
+                client,
+                rate_of_all(&log, direction),
+            );
         }
     }
 }

@@ -10,12 +10,13 @@ use fullpipe_http::{BodyDecoder, BodyPart, Ndt7Endpoint, RuleBroken};
 use fullpipe_sys::{MappedPages, lock, tcp_info};
 use fullpipe_units::{ByteCount, Span};
 use rustix::event::PollFlags;
+use socket2::SockRef;
 
 use super::lane::{RunningStream, StreamRole};
 use super::plan::TransferPlan;
 use super::shared::{MAX_WAIT, POLL_INTERVAL, TransferState, to_length, wait_for_socket};
 use super::source::shared_data;
-use super::tcp::{SendRetry, UnsentBound};
+use super::tcp::{SendBufferRoom, SendRetry, UnsentBound};
 
 /// Bytes that are read at once, besides a part of a record of TLS.
 const READ: usize = 128 << 10;
@@ -191,6 +192,10 @@ pub(crate) fn run_framed(
         data: shared_data(PIECE)?,
         retry: SendRetry::for_rtt(plan.base_rtt),
         unsent: plan.bounds_unsent.then(UnsentBound::new),
+        room: SendBufferRoom::from_writer(
+            plan.writer,
+            SockRef::from(&framed.socket).tcp_mss().unwrap_or_default(),
+        ),
     };
     let ran = course.run_frames(&mut state);
     match &ran {
@@ -221,6 +226,7 @@ struct FramedCourse<'s> {
     data: Arc<MappedPages>,
     retry: SendRetry,
     unsent: Option<UnsentBound>,
+    room: SendBufferRoom,
 }
 
 /// Bytes that are to be written, and how many of them are data.
@@ -314,10 +320,17 @@ impl FramedCourse<'_> {
             return Ok(false);
         }
         let mut socket = self.socket;
-        match socket.write(&self.output.bytes[self.output.written..]) {
+        let waiting = &self.output.bytes[self.output.written..];
+        let fitting = self.room.fitting_bytes(socket, waiting.len() as u64);
+        if fitting == 0 {
+            return Ok(false);
+        }
+        match socket.write(&waiting[..to_length(fitting)]) {
             Err(error) if is_temporary(&error) => Ok(false),
             written => {
-                let data = self.output.note_written(written?);
+                let written = written?;
+                self.room.record_written(written as u64);
+                let data = self.output.note_written(written);
                 if self.stream.role == StreamRole::Sender {
                     self.stream.lock_count().bytes += ByteCount::new(data);
                 }

@@ -261,7 +261,7 @@ impl BudgetShare {
 /// for the congestion window and is sent bit by bit, a write adds to it without a check (seen on
 /// Linux 6.18: 3.5 MB in a buffer of 312 500 bytes). A writer that is to fill its buffer, and no
 /// more, must check it itself.
-enum SendBufferRoom {
+pub(super) enum SendBufferRoom {
     /// As ordinary programs: the kernel decides.
     Unasked,
     /// At least so many bytes, when last asked, on a connection with segments of that payload.
@@ -273,7 +273,7 @@ enum SendBufferRoom {
 const MIN_CHUNK: u64 = 16_384;
 
 impl SendBufferRoom {
-    const fn from_writer(writer: Writer, segment: u32) -> Self {
+    pub(super) const fn from_writer(writer: Writer, segment: u32) -> Self {
         match writer {
             Writer::Blocking => Self::Unasked,
             Writer::Retrying => Self::AtLeast(0, segment as u64),
@@ -281,7 +281,7 @@ impl SendBufferRoom {
     }
 
     /// Returns the bytes of `block` that fit the send buffer; asks the kernel only where it has to.
-    fn fitting_bytes(&mut self, socket: &TcpStream, block: u64) -> u64 {
+    pub(super) fn fitting_bytes(&mut self, socket: &TcpStream, block: u64) -> u64 {
         let Self::AtLeast(room, segment) = self else {
             return block;
         };
@@ -299,7 +299,7 @@ impl SendBufferRoom {
         }
     }
 
-    fn record_written(&mut self, bytes: u64) {
+    pub(super) fn record_written(&mut self, bytes: u64) {
         if let Self::AtLeast(room, _) = self {
             *room = room.saturating_sub(bytes);
         }

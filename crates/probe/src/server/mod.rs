@@ -59,7 +59,7 @@ use stream_listener::StreamListener;
 pub use admission::{AdmissionQuota, ServerLimits};
 pub use events::ServerEvent;
 pub use output::{Printer, TestText};
-pub use web::{ResultPage, WebJudge, WebOptions};
+pub use web::{ResultPage, WebJudge, WebOptions, WebQuotas};
 
 /// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);

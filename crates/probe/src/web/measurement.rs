@@ -120,11 +120,13 @@ impl WebTransfer {
         let streams = stream_summaries(&finished, &TestResults::default(), Transport::Tcp);
         let idle_rtt = self.earlier.min_rtt;
         let failure = finished.rest.failures.first();
-        let within = finished.rest.samples.iter();
-        let rtt = RttReport::of_kernel(
-            idle_rtt,
-            within.filter_map(|sample| sample.tcp.rtt).collect(),
-        );
+        // A receiver sends so little that its own round trips may all be of the handshake.
+        let receives = self.role() == StreamRole::Receiver;
+        let within = finished.rest.samples.iter().filter_map(|sample| {
+            let of_data = sample.tcp.rcv_rtt.filter(|_| receives);
+            of_data.or(sample.tcp.rtt)
+        });
+        let rtt = RttReport::of_kernel(idle_rtt, within.collect());
         let steady = match self.role() {
             StreamRole::Sender => find_steady,
             StreamRole::Receiver => steady_of_receiver,

@@ -1,5 +1,6 @@
 //! The places that hear of a server's events: its log, its picture, and the file with its process number.
 
+use super::web::archived_transfer;
 use super::{LogArguments, ServeArguments};
 use crate::commands::live::LivePicture;
 use crate::commands::log_thread::LogThread;
@@ -14,6 +15,8 @@ use fullpipe_record::event::{
     Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected,
     UnreportedFlows,
 };
+use fullpipe_store::{ArchiveLocation, NewDocument, Store};
+use jiff::Timestamp;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -113,10 +116,12 @@ pub(super) struct ServerLog {
     /// ends after that.
     silent_after_listening: bool,
     silent: bool,
+    /// The archive for transfers of the web.
+    archive: Option<ArchiveLocation>,
 }
 
 impl ServerLog {
-    pub(super) fn open(arguments: &LogArguments) -> Result<Self> {
+    pub(super) fn open(arguments: &LogArguments, archive: Option<ArchiveLocation>) -> Result<Self> {
         let file = arguments.logfile.as_ref().map(|path| {
             let opened = OpenOptions::new().create(true).append(true).open(path);
             opened.map_err(cannot(&format!("write the log {}", path.display())))
@@ -126,10 +131,35 @@ impl ServerLog {
             json: arguments.json_lines,
             silent_after_listening: arguments.daemon,
             silent: false,
+            archive,
         })
     }
 
+    /// Keeps a transfer of the web that has been judged, if there is an archive for it.
+    fn keep_transfer(&self, noted: &LogEntry) -> Result {
+        let (Some(place), LogEntry::Server(event)) = (&self.archive, noted) else {
+            return Ok(());
+        };
+        if let ServerEvent::Ended {
+            client,
+            measurement: Some(measurement),
+            ..
+        } = &**event
+            && measurement.limit.is_some()
+        {
+            let document = archived_transfer(client.ip(), measurement);
+            let mut store = Store::create(place)?;
+            for new in NewDocument::from_document(&document, Timestamp::now()) {
+                store.put_document(&new)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn write_entry(&mut self, noted: &LogEntry) {
+        if let Err(failure) = self.keep_transfer(noted) {
+            Terminal::print_error(&format!("a transfer is not kept: {}", failure.message));
+        }
         let now = current_time_text(jiff::Unit::Second);
         let line = if self.json {
             noted.to_event().map(|event| event_line(&event, &now))

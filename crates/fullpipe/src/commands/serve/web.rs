@@ -1,17 +1,19 @@
 //! The flags of the server of speed tests over the web.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use crate::commands::keep::PlaceParser;
 use crate::commands::prelude::*;
 use crate::values::read_protected_file;
-use fullpipe_control::WebIdentity;
+use fullpipe_control::{AddressPrefix, WebIdentity};
 use fullpipe_diagnose::{diagnose, find_remedies};
-use fullpipe_probe::WebOptions;
+use fullpipe_probe::{WebOptions, WebQuotas};
 use fullpipe_record::{
     Content, Diagnosis, DiagnosisReport, Direction, Document, Evidence, Framing, Peer, Remedy,
     Verdict,
 };
 use fullpipe_report::{PageSource, html_page};
+use fullpipe_store::{ArchiveLocation, Store};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use zeroize::Zeroizing;
 
@@ -42,6 +44,32 @@ pub(super) struct WebArguments {
     /// Serve clients without TLS at the port of --web, too
     #[arg(long, requires = "web", hide_short_help = true)]
     web_plain: bool,
+    /// Maximum bytes that a client of --web moves in an hour
+    ///
+    /// A client is an IPv4 address or a /64 network of IPv6; a /56 has twice and a /48 four times as
+    /// much.
+    #[arg(
+        long,
+        value_name = "BYTES",
+        requires = "web",
+        hide_short_help = true,
+        help_heading = "Limits"
+    )]
+    web_limit: Option<ByteCount>,
+    /// Maximum bytes that all clients of --web together move in a day
+    #[arg(
+        long,
+        value_name = "BYTES",
+        requires = "web",
+        hide_short_help = true,
+        help_heading = "Limits"
+    )]
+    daily: Option<ByteCount>,
+    /// Keep each transfer of --web in an archive: a file, or `postgres://USER@HOST/DATABASE`
+    ///
+    /// The client is named by its network there: 192.0.2.0/24, or a /48 of IPv6.
+    #[arg(long, value_name = "FILE|URL", requires = "web", hide_short_help = true, value_parser = PlaceParser)]
+    web_store: Option<ArchiveLocation>,
 }
 
 impl WebArguments {
@@ -57,9 +85,24 @@ impl WebArguments {
             address,
             identity: self.identity(address)?,
             serves_plain: self.web_plain,
+            quotas: WebQuotas {
+                client: self.web_limit,
+                total: self.daily,
+            },
             judge: judge_transfer,
             page: result_page,
         }))
+    }
+
+    /// Returns the archive for transfers, if they are to be kept, which is made if there is none.
+    ///
+    /// # Errors
+    /// Fails if it cannot be opened.
+    pub(super) fn open_archive(&self) -> Result<Option<ArchiveLocation>> {
+        if let Some(place) = &self.web_store {
+            Store::create(place)?;
+        }
+        Ok(self.web_store.clone())
     }
 
     fn identity(&self, address: SocketAddr) -> Result<WebIdentity> {
@@ -107,10 +150,35 @@ fn web_address(text: &str) -> Result<SocketAddr, String> {
 
 /// Names the limit of a transfer of the web by what this end alone has seen.
 fn judge_transfer(measurement: &Measurement) -> (Verdict, Vec<Remedy>) {
-    let evidence = Evidence::from_measurement(measurement, None, Framing::Ethernet);
+    let evidence = Evidence {
+        // What a browser sends, it sends as it likes.
+        is_watched: measurement.request.direction == Direction::Download,
+        ..Evidence::from_measurement(measurement, None, Framing::Ethernet)
+    };
     let verdict = diagnose(&evidence);
     let remedies = find_remedies(&evidence, &verdict);
     (verdict, remedies)
+}
+
+/// Returns the document of a transfer that has been judged, in which the network of the `client`
+/// stands for it.
+pub(super) fn archived_transfer(client: IpAddr, measurement: &Measurement) -> Document {
+    let length = if client.is_ipv4() { 24 } else { 48 };
+    let network = format!("{client}/{length}").parse::<AddressPrefix>();
+    let measurement = Measurement {
+        peer: Peer {
+            host: network.map_or_else(|_| String::new(), |network| network.to_string()),
+            address: String::new(),
+            ..measurement.peer.clone()
+        },
+        ..measurement.clone()
+    };
+    Document::new(Content::Measurement {
+        measurement: Box::new(measurement),
+        path: None,
+        completion: None,
+        followed_by: None,
+    })
 }
 
 /// Returns the page of a result with the charts of `report --html`, without the client's address.

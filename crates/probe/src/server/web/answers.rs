@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use fullpipe_http::{RequestHead, RequestRefusal, SUBPROTOCOL, WebSocketOffer, accept_key};
 use fullpipe_units::ByteCount;
@@ -22,7 +23,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Seconds after which a client that finds no room may ask again.
-const RETRY_AFTER: u32 = 10;
+const RETRY_AFTER: u64 = 10;
 
 /// A short answer.
 pub(super) struct Answer {
@@ -112,10 +113,24 @@ impl Answer {
 
     /// Returns the answer to a request that is not served, after which the connection closes.
     pub(super) fn refusal(refusal: RequestRefusal) -> Vec<u8> {
+        Self::refusal_for(refusal, RETRY_AFTER)
+    }
+
+    /// Returns the answer to a client that has moved all that it may, for so long.
+    pub(super) fn quota_refusal(wait: Duration) -> Vec<u8> {
+        let refusal = RequestRefusal {
+            status: 429,
+            why: "all bytes that are permitted in a time have been moved",
+        };
+        // A part of a second is waited for, too.
+        Self::refusal_for(refusal, wait.as_secs() + 1)
+    }
+
+    fn refusal_for(refusal: RequestRefusal, retry_after: u64) -> Vec<u8> {
         let body = format!("{}\n", refusal.why);
         let mut text = begin_head(refusal.status, "text/plain", body.len() as u64);
         if matches!(refusal.status, 429 | 503) {
-            let _ = write!(text, "Retry-After: {RETRY_AFTER}\r\n");
+            let _ = write!(text, "Retry-After: {retry_after}\r\n");
         }
         if refusal.status == 426 {
             text += "Sec-WebSocket-Version: 13\r\n";

@@ -6,6 +6,7 @@
 //! of this end counted.
 
 mod answers;
+mod quotas;
 mod results;
 mod transfer;
 
@@ -23,6 +24,8 @@ use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
 use self::answers::Answer;
+use self::quotas::MovedBytes;
+pub use self::quotas::WebQuotas;
 use self::results::{KeptResult, KeptResults};
 use super::admission::{ClientRejection, PendingConnection};
 use super::listen::listen_tcp;
@@ -48,6 +51,8 @@ pub struct WebOptions {
     pub identity: WebIdentity,
     /// True if clients that do not ask for TLS are served.
     pub serves_plain: bool,
+    /// Bytes that clients may move.
+    pub quotas: WebQuotas,
     /// Judges each transfer.
     pub judge: WebJudge,
     /// Shows each result to browsers.
@@ -57,7 +62,8 @@ pub struct WebOptions {
 /// Two are the same if they serve the same, whoever judges and shows it.
 impl PartialEq for WebOptions {
     fn eq(&self, other: &Self) -> bool {
-        (self.address, self.serves_plain) == (other.address, other.serves_plain)
+        (self.address, self.serves_plain, self.quotas)
+            == (other.address, other.serves_plain, other.quotas)
             && self.identity == other.identity
     }
 }
@@ -69,6 +75,7 @@ struct WebServer {
     server: Rc<TestServer>,
     options: WebOptions,
     results: RefCell<KeptResults>,
+    moved: RefCell<MovedBytes>,
 }
 
 /// Listens, and starts to accept connections.
@@ -89,6 +96,7 @@ pub(super) fn start_listening(
         server: Rc::clone(server),
         options: options.clone(),
         results: RefCell::default(),
+        moved: RefCell::new(MovedBytes::new(options.quotas, Instant::now())),
     });
     spawn_local(web.accept_connections(listener));
     Ok(())

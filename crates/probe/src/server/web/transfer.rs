@@ -21,7 +21,7 @@ use super::super::session::{TestTotals, opposite};
 use super::super::stall::StallBounds;
 use super::super::{POLL_INTERVAL, ServerEvent, TestFailure};
 use super::WebServer;
-use super::answers::{data_head, upgrade_head};
+use super::answers::{Answer, data_head, upgrade_head};
 use super::results::KeptResult;
 use crate::engine::{FramedStream, Framing};
 use crate::progress::CountedTransfer;
@@ -73,6 +73,12 @@ impl WebServer {
         head: &RequestHead,
         test: SpeedTest<'_>,
     ) -> Option<WebConnection> {
+        let wait = self.moved.borrow().wait(client.ip(), Instant::now());
+        if let Some(wait) = wait {
+            return self
+                .send(connection, Answer::quota_refusal(wait), false)
+                .await;
+        }
         let asked = asked_transfer(&connection, client, head, test)?;
         let is_http = !matches!(asked.framing, Framing::Ndt7(_));
         // Only ndt7 states for how long it lasts.
@@ -218,9 +224,15 @@ impl WebServer {
             },
             vec![transfer.role()],
         );
+        let (client, mut known) = (transfer.peer.ip(), ByteCount::ZERO);
         while !*self.server.shutdown.borrow() {
             sleep(POLL_INTERVAL).await;
             counted.take_passed_intervals();
+            let totals = counted.transfer_totals();
+            let bytes: ByteCount = totals.streams.iter().map(|stream| stream.bytes).sum();
+            let (moved, now) = (bytes.saturating_sub(known), Instant::now());
+            self.moved.borrow_mut().add_bytes(client, moved, now);
+            known = bytes;
             let is_enough = early_exit.is_some_and(|enough| {
                 let latest = counted.test_snapshot(None);
                 latest.streams.iter().any(|stream| stream.bytes >= enough)
@@ -230,8 +242,11 @@ impl WebServer {
             if is_enough || counted.is_due() || has_broken {
                 break;
             }
-            let activity =
-                monitor.check_progress(&counted.transfer_totals(), || counted.current_samples())?;
+            if self.moved.borrow().wait(client, now).is_some() {
+                let why = "all bytes that are permitted in a time have been moved";
+                return Err(TestRefusal::new(ErrorNumber::MAX_DURATION, why.to_owned()));
+            }
+            let activity = monitor.check_progress(&totals, || counted.current_samples())?;
             self.server.admission.record_activity(load, activity)?;
         }
         Ok(())
