@@ -205,6 +205,9 @@ const READ: usize = 16 * 1024;
 /// Name of the protocol inside a part of another connection (RFC 7301).
 pub(crate) const PART: &[u8] = b"fullpipe pinned 1 part";
 
+/// Name of HTTP/2 inside TLS (RFC 9113, section 3.2).
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// Both ends are fullpipe, so nothing older is needed.
 pub(crate) const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
@@ -289,11 +292,19 @@ impl ControlConnection {
     /// Returns true if the caller has made it as a part of another one
     /// ([`PinnedTls::with_parts`](crate::PinnedTls)).
     pub fn is_part(&self) -> bool {
+        self.protocol() == Some(PART)
+    }
+
+    /// Returns true if both ends have agreed on HTTP/2.
+    pub fn speaks_http2(&self) -> bool {
+        self.protocol() == Some(HTTP2)
+    }
+
+    /// Returns the protocol inside TLS that both ends have agreed on.
+    fn protocol(&self) -> Option<&[u8]> {
         match self {
-            Self::Plain(_) => false,
-            Self::Encrypted(encrypted) => {
-                encrypted.stream.get_ref().1.alpn_protocol() == Some(PART)
-            }
+            Self::Plain(_) => None,
+            Self::Encrypted(encrypted) => encrypted.stream.get_ref().1.alpn_protocol(),
         }
     }
 

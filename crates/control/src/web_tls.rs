@@ -17,18 +17,18 @@ use tokio_rustls::rustls::{
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::connection::{
-    ControlConnection, TlsError, TlsTrust, VERSIONS, by_reference, certificate_chain,
+    ControlConnection, HTTP2, TlsError, TlsTrust, VERSIONS, by_reference, certificate_chain,
     crypto_provider,
 };
 use crate::raw_key::tls12_unsupported;
 use crate::record_stream::RecordStream;
 use crate::records::{TrafficSecrets, client_that_states, server_that_states};
 
-/// The one protocol inside TLS (RFC 7301).
-const PROTOCOL: &[u8] = b"http/1.1";
+/// Name of HTTP/1.1 inside TLS (RFC 7301).
+const HTTP1: &[u8] = b"http/1.1";
 
 /// The certificate and the key of a web server for speed tests. It speaks TLS 1.3 with AES-256-GCM
-/// and HTTP/1.1, which all browsers do; its records can be taken over
+/// and both HTTP/2 and HTTP/1.1, which all browsers do; its records can be taken over
 /// ([`ControlConnection::into_records`]).
 #[derive(Clone)]
 pub struct WebIdentity(Arc<ServerConfig>);
@@ -54,7 +54,7 @@ impl WebIdentity {
             .with_protocol_versions(VERSIONS)?
             .with_no_client_auth()
             .with_single_cert(certificate_chain(certificates)?, key)?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.alpn_protocols = [HTTP2, HTTP1].map(<[u8]>::to_vec).into();
         // A ticket would be a record that the next connection is not faster by.
         config.send_tls13_tickets = 0;
         Ok(Self(Arc::new(config)))
@@ -91,13 +91,21 @@ impl WebClientTls {
         Self::verifying_by(trust.verifier())
     }
 
+    /// Returns the side of a client that speaks HTTP/2 too, and likes that better.
+    #[must_use]
+    pub fn preferring_http2(self) -> Self {
+        let mut config = ClientConfig::clone(&self.0);
+        config.alpn_protocols = [HTTP2, HTTP1].map(<[u8]>::to_vec).into();
+        Self(Arc::new(config))
+    }
+
     fn verifying_by(verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, TlsError> {
         let mut config = ClientConfig::builder_with_provider(provider_of_records())
             .with_protocol_versions(VERSIONS)?
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.alpn_protocols = vec![HTTP1.to_vec()];
         Ok(Self(Arc::new(config)))
     }
 

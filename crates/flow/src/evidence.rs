@@ -86,6 +86,7 @@ pub(crate) fn transfer_evidence(flows: &[&FlowState], ports: [u16; 2]) -> Option
         loaded_rtt: None,
         bandwidth: None,
         framing: Framing::Ethernet,
+        http2_wait: None,
         capture: Some(capture),
     })
 }

@@ -1,6 +1,6 @@
 //! The head of a request.
 
-use httparse::{EMPTY_HEADER, Request, Response, Status};
+use httparse::{EMPTY_HEADER, Header, Request, Response, Status};
 
 use crate::{BodyFraming, HeadFields, MAX_FIELDS, MAX_HEAD, RuleBroken, accept_key};
 
@@ -82,17 +82,46 @@ impl RequestHead {
     }
 
     fn from_request(request: &Request<'_, '_>) -> Result<Self, RequestRefusal> {
-        let fields = HeadFields(request.headers);
+        let method = request.method.unwrap_or_default();
         let target = request.path.unwrap_or_default();
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        if !path.starts_with('/') {
-            return Err("the target of the request is no path".into());
-        }
+        let head = Self::from_fields(method, target, HeadFields(request.headers))?;
         if request.version != Some(1) {
             return Err(RequestRefusal {
                 status: 505,
-                why: "this server speaks HTTP/1.1",
+                why: "this server speaks HTTP/1.1 and HTTP/2",
             });
+        }
+        Ok(head)
+    }
+
+    /// Returns the head of a request by HTTP/2 (RFC 9113, section 8.3), whose `:authority` is the
+    /// field `host` here, and which may have a body or not.
+    ///
+    /// # Errors
+    /// Fails as [`Self::parse`] does.
+    pub fn from_http2<'r>(
+        method: &str,
+        target: &str,
+        fields: impl Iterator<Item = (&'r str, &'r [u8])>,
+        has_body: bool,
+    ) -> Result<Self, RequestRefusal> {
+        let fields: Vec<Header<'_>> = fields.map(|(name, value)| Header { name, value }).collect();
+        let head = Self::from_fields(method, target, HeadFields(&fields))?;
+        let body = match HeadFields(&fields).stated_framing()? {
+            _ if !has_body => BodyFraming::Length(0),
+            stated => stated.unwrap_or(BodyFraming::UntilClose),
+        };
+        Ok(Self { body, ..head })
+    }
+
+    fn from_fields(
+        method: &str,
+        target: &str,
+        fields: HeadFields<'_>,
+    ) -> Result<Self, RequestRefusal> {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        if !path.starts_with('/') {
+            return Err("the target of the request is no path".into());
         }
         let host = single_host(fields)?;
         if let Some(origin) = fields.only("origin")?
@@ -104,7 +133,7 @@ impl RequestHead {
             });
         }
         Ok(Self {
-            method: request.method.unwrap_or_default().to_owned(),
+            method: method.to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
             host: host.to_owned(),
@@ -297,6 +326,34 @@ mod tests {
             ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
         ] {
             assert_eq!(status_of(head), status, "{head}");
+        }
+    }
+
+    fn by_http2(fields: &[(&str, &str)], has_body: bool) -> Result<RequestHead, RequestRefusal> {
+        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        RequestHead::from_http2("POST", "/__up?x=1", fields, has_body)
+    }
+
+    #[test]
+    fn a_head_of_http_2_is_checked_as_one_of_http_1() {
+        let host = ("host", "h:443");
+        let head = by_http2(&[host, ("origin", "https://h")], true).unwrap();
+        assert_eq!((head.path.as_str(), head.query.as_str()), ("/__up", "x=1"));
+        assert_eq!(head.body, BodyFraming::UntilClose);
+        let length =
+            |has_body| by_http2(&[host, ("content-length", "7")], has_body).map(|head| head.body);
+        assert_eq!(length(true), Ok(BodyFraming::Length(7)));
+        assert_eq!(length(false), Ok(BodyFraming::Length(0)));
+        for (fields, status) in [
+            (&[][..], 400),
+            (&[host, ("host", "other")], 400),
+            (&[host, ("origin", "https://other")], 403),
+        ] {
+            assert_eq!(
+                by_http2(fields, false).unwrap_err().status,
+                status,
+                "{fields:?}"
+            );
         }
     }
 

@@ -238,6 +238,7 @@ fn group_evidence(
         receiver_samples,
         bandwidth,
         framing: Framing::Ethernet,
+        http2_wait: None,
         capture: None,
     }
 }

@@ -12,6 +12,7 @@ mod engine;
 mod error;
 #[cfg(test)]
 mod fixture;
+mod http2;
 mod machine;
 mod progress;
 mod results;
@@ -21,8 +22,8 @@ mod web;
 
 pub use call_back::{CallBack, RequestedCalls};
 pub use client::{
-    TestEvent, measure_iperf2, measure_ndt7, measure_transfer, watch_closely, watch_transfer,
-    watch_until,
+    TestEvent, measure_iperf2, measure_ndt7, measure_responsiveness, measure_transfer,
+    watch_closely, watch_transfer, watch_until,
 };
 pub use destination::Destination;
 pub use engine::{LocalEndpoint, PrepareError, StorageConfig};

@@ -681,6 +681,30 @@ impl IntervalBoundaries {
 }
 
 impl FinishedTransfer {
+    /// Adds the streams of `other`, which began later and carried a part of the same load.
+    pub(crate) fn join(&mut self, other: Self) {
+        let later = Span::from(other.origin.saturating_duration_since(self.origin));
+        let first = self.ways.len() as u16;
+        self.ways.extend(other.ways);
+        for (mark, its) in [(&mut self.from, other.from), (&mut self.to, other.to)] {
+            mark.totals.streams.extend(its.totals.streams);
+            mark.retransmits.extend(its.retransmits);
+            mark.acknowledged.extend(its.acknowledged);
+        }
+        let rest = other.rest;
+        self.rest.totals.streams.extend(rest.totals.streams);
+        self.rest
+            .samples
+            .extend(rest.samples.into_iter().map(|sample| Sample {
+                at: sample.at + later,
+                stream: sample.stream + first,
+                ..sample
+            }));
+        let failures = rest.failures.into_iter();
+        let failures = failures.map(|(stream, error)| (stream + first, error));
+        self.rest.failures.extend(failures);
+    }
+
     /// Returns the time over which was counted.
     pub(crate) fn duration(&self) -> Span {
         self.to.totals.at.saturating_sub(self.from.totals.at)

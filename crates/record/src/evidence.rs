@@ -3,8 +3,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CaptureEvidence, EndReport, Framing, HostSettings, Machine, Measurement, Request, RttMethod,
-    RttStats, Sample, SocketReadback, Steady, find_steady, steady_of_receiver,
+    CaptureEvidence, EndReport, Framing, HostSettings, Http2Wait, Machine, Measurement, Request,
+    RttMethod, RttStats, Sample, SocketReadback, Steady, find_steady, steady_of_receiver,
 };
 
 /// All that a verdict may rest on. Of the path it knows only the user's statements.
@@ -50,6 +50,9 @@ pub struct Evidence {
     pub bandwidth: Option<BitRate>,
     /// Layer at which that bandwidth counts bytes.
     pub framing: Framing,
+    /// The wait of the sending end for windows of HTTP/2, where it counted that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http2_wait: Option<Http2Wait>,
     /// Further figures of the capture that the samples were made of, where they were made of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureEvidence>,
@@ -141,6 +144,7 @@ impl Evidence {
             steady,
             bandwidth,
             framing,
+            http2_wait: sender.http2_wait,
             ..Self::default()
         }
     }

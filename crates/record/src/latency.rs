@@ -1,4 +1,4 @@
-use fullpipe_units::{Ratio, Span, median};
+use fullpipe_units::{BitRate, Ratio, Span, median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -223,12 +223,50 @@ impl Responsiveness {
     }
 }
 
+/// The figures of a test of responsiveness as draft-ietf-ippm-responsiveness-09 has it: of requests
+/// of HTTP/2 while connections carry as much as the path does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RpmReport {
+    /// Round trips per minute: half of what new connections have, by the mean of their three parts,
+    /// and half of what requests on connections under load have. Each part is the mean of the best
+    /// 95 % of the round trips of the latest four intervals.
+    pub per_minute: u64,
+    /// Handshake of TCP, on new connections.
+    pub tcp: Span,
+    /// Handshake of TLS, for each of its round trips, on new connections.
+    pub tls: Span,
+    /// From a request to its answer, on new connections.
+    pub http: Span,
+    /// From a request to its answer, on connections under load.
+    pub http_loaded: Span,
+    /// Payload that all connections under load moved in the latest four intervals.
+    pub goodput: BitRate,
+    /// Connections under load at the end.
+    pub connections: u16,
+    /// Requests that were answered in the latest four intervals, of both kinds.
+    pub probes: u32,
+    /// How sure the figures are.
+    pub confidence: RpmConfidence,
+}
+
+/// How sure the figures of a test of responsiveness are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RpmConfidence {
+    /// The goodput was still changing at the end: there may have been too little load.
+    Low,
+    /// The goodput was stable, the round trips were not.
+    Medium,
+    /// Both were stable.
+    High,
+}
+
 fn per_minute(rtt: Span) -> f64 {
     60.0 / rtt.max(Span::from_nanos(1)).as_secs_f64()
 }
 
-/// The mean of the least 95 % of `values`, of at least one.
-fn trimmed_mean(mut values: Vec<Span>) -> Option<Span> {
+/// Returns the mean of the least 95 % of `values`, of at least one; `None` if there is none.
+pub fn trimmed_mean(mut values: Vec<Span>) -> Option<Span> {
     values.sort_unstable();
     let kept = (values.len() * 95 / 100).max(1);
     let sum: Span = values.get(..kept)?.iter().copied().sum();

@@ -88,7 +88,10 @@ pub use host::{
 pub use hours::DailyHours;
 pub use impairment::{IMPAIRMENTS, ImpairmentKey, PathImpairment};
 pub use lab::{LabCrossTraffic, LabDatagrams, LabReport, LabStep, Published};
-pub use latency::{Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness};
+pub use latency::{
+    Echo, EchoPhase, EchoReport, Inflation, LoadTime, Responsiveness, RpmConfidence, RpmReport,
+    trimmed_mean,
+};
 pub use legal::{
     ApplicationWindowVerdict, CapacityVerdict, Cause, CongestionWindowVerdict, CpuVerdict,
     LegalVerdict, LossVerdict, MtuVerdict, PacingVerdict, ReceiveWindowVerdict,
@@ -98,8 +101,8 @@ pub use machine::{
     CpuSample, CpuTime, DeviceCounts, DeviceReport, Machine, NetworkStack, QdiscReport,
 };
 pub use measurement::{
-    ConnectedTest, Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Interval,
-    MAX_STREAM_INTERVALS, Measurement, Peer, RttMethod, RttReport, RttStats, RunTotals,
+    ConnectedTest, Cpu, Datagrams, Direction, EndReport, Handshake, HostIdentity, Http2Wait,
+    Interval, MAX_STREAM_INTERVALS, Measurement, Peer, RttMethod, RttReport, RttStats, RunTotals,
     SocketReadback, Steady, StorageUse, StreamInterval, StreamSummary, Summary, SynQuote, Validity,
 };
 pub use path::{Encapsulation, Framing, IpVersion, Path, PathDirection, Segmentation, Tunnel};

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, NetworkStack,
-    OwnCapture, Placement, Request, ResolvedRequest, Responsiveness, RouteReport, Sample, TcpInfo,
-    Thinning, Transport, UntilSure, Verdict, Web100, Web100Report,
+    OwnCapture, Placement, Request, ResolvedRequest, Responsiveness, RouteReport, RpmReport,
+    Sample, TcpInfo, Thinning, Transport, UntilSure, Verdict, Web100, Web100Report,
 };
 
 /// Direction of the data, seen from the end that asked for the test.
@@ -145,6 +145,15 @@ pub struct Handshake {
     pub options_overwritten: Option<bool>,
 }
 
+/// The wait of a sender by HTTP/2 for the windows of the other end (RFC 9113, section 5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Http2Wait {
+    /// Time in which they let it send nothing, though it had data and TCP had taken all so far.
+    pub time: Span,
+    /// Bytes that it had sent when it first had to wait: those windows, as they were at first.
+    pub window: ByteCount,
+}
+
 /// One end of a test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EndReport {
@@ -185,6 +194,9 @@ pub struct EndReport {
     /// Placement of its data threads near its network device, where that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
+    /// The wait of this end for windows of HTTP/2, where it sent by that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http2_wait: Option<Http2Wait>,
     /// Requests to this end that could not be carried out as asked, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -453,6 +465,9 @@ pub struct RttReport {
     /// Round trips a minute under load.
     #[serde(default)]
     pub responsiveness: Option<Responsiveness>,
+    /// Responsiveness by requests under load, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rpm: Option<RpmReport>,
     /// The flow of its own on which they were taken, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub echoes: Option<EchoReport>,
@@ -474,6 +489,7 @@ impl RttReport {
             loaded,
             inflation,
             responsiveness: None,
+            rpm: None,
             echoes: None,
         }
     }

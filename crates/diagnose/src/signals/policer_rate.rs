@@ -131,6 +131,7 @@ mod tests {
             steady: None,
             bandwidth: None,
             framing: Framing::Ip,
+            http2_wait: None,
             capture: None,
         }
     }

@@ -195,6 +195,7 @@ pub(crate) fn evidence(congestion: &str, idle_ms: u64, samples: Vec<Sample>) -> 
         loaded_rtt: None,
         bandwidth: None,
         framing: Framing::Ethernet,
+        http2_wait: None,
         capture: None,
     }
 }

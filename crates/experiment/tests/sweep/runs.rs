@@ -84,6 +84,7 @@ fn measurement(request: &Request) -> Measurement {
             loaded: None,
             inflation: None,
             responsiveness: None,
+            rpm: None,
             echoes: None,
         },
         route: None,

@@ -5,8 +5,8 @@ mod values;
 
 mod request;
 
-pub(crate) use self::values::{Ndt7Scheme, ServerAddress};
 use self::values::{ProcessorAffinity, whole_request};
+pub(crate) use self::values::{ServerAddress, WebTest};
 use std::net::IpAddr;
 
 use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey, SshHost, TlsTrust};
@@ -235,12 +235,12 @@ struct NoteArguments {
 /// The server and the way to it.
 #[derive(Debug, Args)]
 pub(crate) struct ServerArguments {
-    /// Server: HOST, HOST:PORT, `ssh://HOST`, `ndt7://HOST` or `ndt7+ws://HOST`
+    /// Server: HOST, HOST:PORT, `ssh://HOST`, `ndt7://HOST`, or `https://HOST` with --rpm
     ///
     /// The host runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. With `ssh://` it
     /// needs to run nothing: fullpipe is started there for this command. `ndt7://` and, without
     /// TLS, `ndt7+ws://` are speed tests of M-Lab or of `fullpipe serve --web`: a download, and an
-    /// upload unless --reverse. Write an IPv6 address with a port in brackets:
+    /// upload unless --reverse. `https://HOST/PATH` is the URL of a test of responsiveness. Write an IPv6 address with a port in brackets:
     /// `[2001:db8::1]:5201`.
     host: ServerAddress,
     #[command(flatten)]
@@ -420,21 +420,22 @@ impl ServerArguments {
         self.through_ssh
     }
 
-    /// Returns the address of a server of ndt7, and the scheme, if the far end is one.
+    /// Returns the address of a server of speed tests over the web, and the test, if the far end is
+    /// one.
     ///
     /// # Errors
     /// Fails if two ports are given, or if data shall go through ssh.
-    pub(crate) fn ndt7_destination(&self) -> Result<Option<(Destination, Ndt7Scheme)>> {
-        let Some(scheme) = self.host.ndt7 else {
+    pub(crate) fn web_destination(&self) -> Result<Option<(Destination, WebTest)>> {
+        let Some(test) = self.host.web.clone() else {
             return Ok(None);
         };
         self.require_no_ssh()?;
         let address = ServerAddress {
-            ndt7: None,
+            web: None,
             ..self.host.clone()
         };
         let (destination, _) = self.way.destination(&address)?;
-        Ok(Some((destination, scheme)))
+        Ok(Some((destination, test)))
     }
 }
 
@@ -493,8 +494,10 @@ impl AccessArguments {
         host: &ServerAddress,
         usual: u16,
     ) -> Result<(Destination, Option<FarEnd>)> {
-        if host.ndt7.is_some() {
-            return Err(usage_failure("servers of ndt7 are for `fullpipe measure`"));
+        if host.web.is_some() {
+            return Err(usage_failure(
+                "servers of speed tests over the web are for `fullpipe measure`",
+            ));
         }
         let destination = Destination {
             host: host.name.clone(),

@@ -1,4 +1,4 @@
-mod ndt7;
+mod web;
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
@@ -22,6 +22,9 @@ const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
 
 /// Default duration of a measurement, as iperf3 has it.
 const USUAL_TIME: Span = Span::from_secs(10);
+
+/// Longest time of a test of responsiveness, in each direction.
+const RPM_TIME: Span = Span::from_secs(20);
 
 /// One measurement over TCP or UDP, and what limited it.
 ///
@@ -54,6 +57,13 @@ pub(crate) struct MeasureArguments {
     route: bool,
     #[command(flatten)]
     load: MeasureLoadArguments,
+    /// Measure how fast answers come under load, in round trips a minute: `https://HOST --rpm`
+    ///
+    /// Any server of draft-ietf-ippm-responsiveness will do, as `fullpipe serve --web` is one. Up to
+    /// 16 connections fill the path, first down and then up, while requests by HTTP/2 are timed on
+    /// them and on new ones. Ends when that has become stable, after --time (20 s) at the latest.
+    #[arg(long, help_heading = "Path")]
+    rpm: bool,
     #[command(flatten)]
     until_sure: UntilSureArgument,
     /// Measure again and again, until Ctrl-C, and keep each result: 30s, 1h
@@ -92,9 +102,13 @@ impl RunCommand for MeasureArguments {
         let interrupts = self.live.interrupt_flags()?;
         let flag = &interrupts.flag;
         let usual = self.ramp.map_or(USUAL_TIME, |_| RAMP_STEP);
+        let usual = if self.rpm { RPM_TIME } else { usual };
         let request = self.load.to_request(usual)?;
-        if let Some(server) = self.reach.ndt7_destination()? {
-            return ndt7::measure_both_ways(self, &server, &request, &interrupts, terminal);
+        if let Some(server) = self.reach.web_destination()? {
+            return web::measure_both_ways(self, &server, &request, &interrupts, terminal);
+        }
+        if self.rpm {
+            return Err(usage_failure(web::RPM_AND_HTTPS));
         }
         let (destination, _far_end) = self.reach.destination()?;
         if let Some(ramp) = self.ramp {

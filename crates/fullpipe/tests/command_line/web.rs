@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fullpipe_testkit::{
@@ -84,11 +84,15 @@ fn curl_gets_what_cloudflare_librespeed_and_responsiveness_have() {
     require!(Curl);
     let server = Server::start(&[]);
     assert!(server.curl("/", &[]).contains("<h1 data-text=\"title\">"));
-    let count = server.curl(
-        "/__down?bytes=123456",
-        &["-o", "/dev/null", "-w", "%{size_download} %{http_version}"],
-    );
-    assert_eq!(count, "123456 1.1");
+    for (version, more) in [
+        ("1.1", &["--http1.1"][..]),
+        ("2", &[]),
+        ("1.1", &["--no-alpn"]),
+    ] {
+        let written = ["-o", "/dev/null", "-w", "%{size_download} %{http_version}"];
+        let count = server.curl("/__down?bytes=123456", &[&written, more].concat());
+        assert_eq!(count, format!("123456 {version}"));
+    }
     let chunk = server.curl(
         "/backend/garbage.php?ckSize=2",
         &["-o", "/dev/null", "-w", "%{size_download}"],
@@ -105,9 +109,11 @@ fn curl_gets_what_cloudflare_librespeed_and_responsiveness_have() {
         ("/__up", "--data-binary @-", "200 3000000"),
         (
             "/nq/upload",
-            "-X POST -T - -H 'Transfer-Encoding: chunked'",
+            "--http1.1 -X POST -T - -H 'Transfer-Encoding: chunked'",
             "200 30",
         ),
+        ("/__up", "--http1.1 --data-binary @-", "200 3000000"),
+        ("/nq/upload", "-X POST -T -", "200 3000000"),
     ] {
         let url = server.url("https", path);
         let script = format!(
@@ -140,7 +146,7 @@ fn a_transfer_has_a_verdict_that_its_client_can_ask_for() {
         "/__down?bytes=40000000",
         &["--limit-rate", "10M", "-o", "/dev/null", "-D", "-"],
     );
-    let link = head.lines().find_map(|line| line.strip_prefix("Link: <"));
+    let link = head.lines().find_map(|line| line.strip_prefix("link: <"));
     let path = link.unwrap().split('>').next().unwrap();
     let is_there = || server.curl(path, &["-o", "/dev/null", "-w", "%{http_code}"]) == "200";
     assert!(within(PROMPT, is_there), "{path} is not there");
@@ -154,6 +160,155 @@ fn a_transfer_has_a_verdict_that_its_client_can_ask_for() {
     );
     let none = server.curl("/result/0123", &["-o", "/dev/null", "-w", "%{http_code}"]);
     assert_eq!(none, "404");
+}
+
+#[test]
+fn either_version_of_http_refuses_the_same() {
+    require!(Curl);
+    let server = Server::start(&["--max-bytes", "1M"]);
+    let nowhere = ["-H", "Origin: https://elsewhere"];
+    for (path, more, status) in [
+        ("/", &nowhere[..], "403"),
+        ("/other", &[], "404"),
+        ("/", &["-X", "POST"], "405"),
+        ("/getIP", &["-X", "GET", "-d", "body"], "400"),
+        ("/ndt/v7/download", &[], "400"),
+        ("/__down?bytes=5000000", &[], "429"),
+        ("/nq/large", &["-I"], "200"),
+    ] {
+        for version in ["--http1.1", "--http2"] {
+            let written = ["-o", "/dev/null", "-w", "%{http_code}", version];
+            let code = server.curl(path, &[&written, more].concat());
+            assert_eq!(code, status, "{path} {version}");
+        }
+    }
+    // What is refused on one stream does not end the others.
+    let both = [
+        "-o",
+        "/dev/null",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code} %{num_connects} ",
+        &server.url("https", "/getIP"),
+    ];
+    assert_eq!(server.curl("/other", &both), "404 1 200 0 ");
+}
+
+#[test]
+fn streams_of_one_connection_are_one_test() {
+    require!(Nghttp);
+    let _load = load_slot();
+    let server = Server::start(&["--json-lines"]);
+    let port = server.port;
+    let url = |path: &str| format!("https://127.0.0.1:{port}{path}");
+    let body = |paths: &[&str], more: &[&str]| {
+        let mut command = Command::new("nghttp");
+        command.args(more).args(paths.iter().map(|path| url(path)));
+        let output = run(&mut command, TIMEOUT);
+        assert!(output.status.success(), "{paths:?}: {output:?}");
+        output.stdout
+    };
+    let config: Value = serde_json::from_slice(&body(&["/.well-known/nq"], &[])).unwrap();
+    assert_eq!(config["urls"]["upload_url"], url("/nq/upload"));
+    assert_eq!(body(&["/nq/small"], &[]).len(), 1);
+    let large = "/__down?bytes=30000000";
+    let other = "/__down?bytes=30000000&again=1";
+    assert_eq!(body(&[large, "/nq/small", other], &[]).len(), 60_000_001);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), vec![7; 3_000_000]).unwrap();
+    let file = file.path().to_str().unwrap();
+    let sent = String::from_utf8(body(&["/nq/upload"], &["-v", "--no-color", "-d", file])).unwrap();
+    assert!(
+        sent.contains(":status: 200") && sent.contains("link: </result/"),
+        "{sent}"
+    );
+    server.running.interrupt();
+    let output = server.running.finish(Duration::from_secs(20));
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let ended = said.lines().filter(|line| line.contains("\"ended\""));
+    assert_eq!(ended.count(), 2, "{said}");
+}
+
+#[test]
+fn hostile_clients_of_http_2_end_and_others_are_served() {
+    require!(Openssl, Nghttp);
+    let _load = load_slot();
+    let server = Server::start(&["--client-timeout", "1"]);
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let greeting = [&preface[..], &[0; 3], &[4, 0, 0, 0, 0, 0]].concat();
+    // Requests for nothing without an end, without their host, and a reset after each.
+    let endless = |at: u32| frame(1, 4, 2 * at + 1, &[0x82, 0x87, 0x84]);
+    let reset = |at: u32| [endless(at), frame(3, 0, 2 * at + 1, &[0; 4])].concat();
+    let continued = |at: u32| frame(if at == 0 { 1 } else { 9 }, 0, 1, &[0x82; 9000]);
+    let settings = |_: u32| frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let flood = |of: &dyn Fn(u32) -> Vec<u8>| {
+        let frames = (0..2000).flat_map(of);
+        greeting.iter().copied().chain(frames).collect::<Vec<u8>>()
+    };
+    let hostile = [
+        Vec::new(),
+        preface[..11].to_vec(),
+        greeting.clone(),
+        flood(&endless),
+        flood(&reset),
+        flood(&continued),
+        flood(&settings),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let mut waiting = Vec::new();
+    for (at, bytes) in hostile.iter().enumerate() {
+        let path = folder.path().join(at.to_string());
+        fs::write(&path, bytes).unwrap();
+        for _ in 0..3 {
+            let mut client = Command::new("openssl");
+            client.args(["s_client", "-quiet", "-alpn", "h2", "-connect"]);
+            client.arg(format!("127.0.0.1:{}", server.port));
+            waiting.push(spawn_silent(client.stdin(fs::File::open(&path).unwrap())));
+        }
+    }
+    // Windows of no bytes, for ever.
+    for _ in 0..3 {
+        let mut client = Command::new("nghttp");
+        client.args(["-n", "-w", "0", &server.url("https", "/nq/large")]);
+        waiting.push(spawn_silent(client.stdin(Stdio::null())));
+    }
+    let asked = Instant::now();
+    assert_eq!(
+        server.curl("/nq/small", &["-o", "/dev/null", "-w", "%{size_download}"]),
+        "1"
+    );
+    assert!(asked.elapsed() < PROMPT, "{:?}", asked.elapsed());
+    for (at, client) in waiting.iter_mut().enumerate() {
+        assert!(
+            within(Duration::from_secs(20), || client
+                .try_wait()
+                .unwrap()
+                .is_some()),
+            "{at}"
+        );
+    }
+    assert!(
+        server.running.anonymous_kib() < 100_000,
+        "{}",
+        server.running.anonymous_kib()
+    );
+    assert_eq!(
+        server.curl("/nq/small", &["-o", "/dev/null", "-w", "%{size_download}"]),
+        "1"
+    );
+}
+
+fn spawn_silent(command: &mut Command) -> Child {
+    let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
+    silent.spawn().unwrap()
+}
+
+/// Returns a frame of HTTP/2 (RFC 9113, section 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = &(payload.len() as u32).to_be_bytes()[1..];
+    let stream = stream.to_be_bytes();
+    [length, &[kind, flags], &stream, payload].concat()
 }
 
 #[test]

@@ -8,12 +8,15 @@ mod ndt7;
 mod peer_report;
 mod placement;
 mod request;
+mod responsiveness;
 mod session;
 mod so_far;
 mod streams;
+mod web_peer;
 
 pub use iperf2::measure_iperf2;
 pub use ndt7::measure_ndt7;
+pub use responsiveness::measure_responsiveness;
 
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;

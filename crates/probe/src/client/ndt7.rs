@@ -1,26 +1,21 @@
 //! A client for servers of ndt7: M-Lab's, ours, or anybody's. One connection carries one direction.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use fullpipe_control::{ControlConnection, WebClientTls, connect_to_first};
+use fullpipe_control::ControlConnection;
 use fullpipe_http::{Ndt7Endpoint, SUBPROTOCOL, TEST_DURATION, read_upgrade};
 use fullpipe_iperf::{ErrorNumber, TestRefusal};
-use fullpipe_lab::PathWitness;
-use fullpipe_record::{Direction, Interval, Measurement, Request, Transport};
+use fullpipe_record::{Direction, Interval, Measurement, Request};
 use fullpipe_sys::random_bytes;
-use fullpipe_units::{ByteCount, Span};
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use super::connect::not_connected;
+use super::web_peer::{CLOSE_TIMEOUT, WebPeer, run_witnessed, web_request};
 use crate::destination::Destination;
-use crate::engine::{Framing, prepare_socket};
+use crate::engine::Framing;
 use crate::error::ProbeError;
 use crate::progress::CountedTransfer;
 use crate::web::{HeadFailure, WebConnection, WebTransfer};
@@ -28,17 +23,8 @@ use crate::web::{HeadFailure, WebConnection, WebTransfer};
 /// Time between two checks of a transfer, and for an interrupt.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Time after which the next address of a name is tried, too.
-const NEXT_ADDRESS: Duration = Duration::from_secs(1);
-
-/// Time for both ends to close.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
-
 /// Samples that are kept of a transfer.
 const MAX_SAMPLES: usize = 20_000;
-
-/// Bytes of messages that this end hands over at once, at most.
-const BLOCK: ByteCount = ByteCount::from_kib(64);
 
 /// Measures one direction against a server of ndt7, inside TLS if `is_encrypted`. Without trusted
 /// certificates any is taken, with a warning. An interrupt ends the test; the measurement then holds
@@ -55,22 +41,15 @@ pub fn measure_ndt7(
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
     let request = sendable_request(request).map_err(ProbeError::Request)?;
-    let witness = PathWitness::begin_witness();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ProbeError::from_io("start the client"))?;
     let test = Ndt7Test {
-        destination,
+        peer: WebPeer {
+            destination,
+            request: &request,
+        },
         is_encrypted,
-        request,
         interrupt,
     };
-    let measurement = runtime.block_on(test.run_test(progress))?;
-    Ok(Measurement {
-        validity: witness.map(PathWitness::finish_witness).unwrap_or_default(),
-        ..measurement
-    })
+    run_witnessed(test.run_test(progress))
 }
 
 /// Returns the request with its block filled in.
@@ -78,13 +57,7 @@ pub fn measure_ndt7(
 /// # Errors
 /// Fails if ndt7 has no such test.
 fn sendable_request(request: &Request) -> Result<Request, TestRefusal> {
-    let is_plain = request.transport == Transport::Tcp
-        && request.streams == 1
-        && request.direction != Direction::Both
-        && request.bytes.is_none()
-        && request.rate.is_none()
-        && request.omit == Span::ZERO;
-    if !is_plain {
+    if request.streams != 1 {
         let why = "ndt7 has one stream of TCP in one direction, as fast as it goes";
         return Err(TestRefusal::new(ErrorNumber::UNIMPLEMENTED, why));
     }
@@ -92,20 +65,16 @@ fn sendable_request(request: &Request) -> Result<Request, TestRefusal> {
         let why = format!("a test of ndt7 lasts {TEST_DURATION} at most");
         return Err(TestRefusal::new(ErrorNumber::MAX_DURATION, why));
     }
-    Ok(Request {
-        block: BLOCK,
-        // Frames are looked at.
-        rx_copy: true,
-        discard: false,
-        ..request.clone()
-    })
+    web_request(
+        request,
+        "ndt7 has one stream of TCP in one direction, as fast as it goes",
+    )
 }
 
 /// One direction against one server.
 struct Ndt7Test<'t> {
-    destination: &'t Destination,
+    peer: WebPeer<'t>,
     is_encrypted: bool,
-    request: Request,
     interrupt: &'t AtomicBool,
 }
 
@@ -115,17 +84,24 @@ impl Ndt7Test<'_> {
         progress: &mut dyn FnMut(&Interval),
     ) -> Result<Measurement, ProbeError> {
         let begun = Instant::now();
-        let (stream, address) = self.connect().await?;
-        let mut connection = self.encrypt(stream).await?;
+        let peer = &self.peer;
+        let (stream, address) = peer.connect().await?;
+        let mut connection = if self.is_encrypted {
+            let tls = peer.client_tls()?;
+            peer.encrypt(&tls, stream).await?
+        } else {
+            let plain = WebConnection::from_control(ControlConnection::Plain(stream));
+            plain.map_err(|error| peer.failure(&error.to_string()))?
+        };
         self.ask_for_test(&mut connection).await?;
-        let is_download = self.request.direction == Direction::Download;
+        let is_download = peer.request.direction == Direction::Download;
         let mask = random_bytes().map_err(ProbeError::from_io("get random bytes"))?;
         let endpoint = Ndt7Endpoint::of_client(is_download, mask);
         let framed = connection
             .into_framed(Framing::Ndt7(Box::new(endpoint)))
             .map_err(ProbeError::from_io("pass the connection to a thread"))?;
-        let host = self.destination.host.clone();
-        let mut transfer = WebTransfer::new(&framed, self.request.clone(), address, host);
+        let host = peer.destination.host.clone();
+        let mut transfer = WebTransfer::new(&framed, peer.request.clone(), address, host);
         transfer.setup = Some(begun.elapsed().into());
         let mut counted = transfer
             .start(&framed, MAX_SAMPLES, true)
@@ -138,13 +114,15 @@ impl Ndt7Test<'_> {
         let is_interrupted = self.watch(&mut counted, &mut report).await;
         let finished = spawn_blocking(move || counted.finish())
             .await
-            .map_err(|error| self.failure(&error.to_string()))?;
-        let (messages, _) = WebConnection::from_framed(framed);
+            .map_err(|error| peer.failure(&error.to_string()))?;
+        let messages = match WebConnection::from_framed(framed).0 {
+            Some(Framing::Ndt7(endpoint)) => endpoint.into_received(),
+            _ => Vec::new(),
+        };
         let mut measurement = transfer.into_measurement(begun, finished, &messages, intervals);
         measurement.interrupted = is_interrupted;
-        if self.is_encrypted && self.destination.tls.is_none() {
-            let why = "the certificate of the server was not verified; --tls names a trusted one";
-            measurement.warnings.push(why.to_owned());
+        if self.is_encrypted {
+            peer.note_unverified(&mut measurement);
         }
         Ok(measurement)
     }
@@ -169,50 +147,9 @@ impl Ndt7Test<'_> {
         is_interrupted
     }
 
-    /// Returns a connection to the first address of the server that answers.
-    async fn connect(&self) -> Result<(TcpStream, SocketAddr), ProbeError> {
-        let addresses = self.destination.resolve_host()?;
-        let connected = connect_to_first(&addresses, NEXT_ADDRESS, |address| {
-            let (destination, request) = (self.destination.clone(), self.request.clone());
-            async move {
-                let stream = connect_to(&destination, &request, address).await;
-                Ok((stream.map_err(io::Error::other)?, address))
-            }
-        });
-        connected.await.map_err(|error| {
-            error
-                .downcast()
-                .unwrap_or_else(ProbeError::from_io("connect to the server"))
-        })
-    }
-
-    /// Completes the handshake of TLS, if the connection is to be encrypted.
-    async fn encrypt(&self, stream: TcpStream) -> Result<WebConnection, ProbeError> {
-        let control = if self.is_encrypted {
-            let tls = match &self.destination.tls {
-                Some(trust) => WebClientTls::trusting(trust),
-                None => WebClientTls::unverified(),
-            };
-            let tls = tls.map_err(|error| self.failure(&error.to_string()))?;
-            let accepted = timeout(
-                self.destination.connect_timeout(),
-                tls.connect_tls(&self.destination.host, stream),
-            );
-            let no_answer = |_| self.failure("it does not answer the handshake of TLS");
-            accepted.await.map_err(no_answer)?.map_err(|error| {
-                self.failure(&format!(
-                    "no TLS: {error}; a server without TLS is written as ndt7+ws://HOST:PORT"
-                ))
-            })?
-        } else {
-            ControlConnection::Plain(stream)
-        };
-        WebConnection::from_control(control).map_err(|error| self.failure(&error.to_string()))
-    }
-
     /// Asks for the WebSocket of the test.
     async fn ask_for_test(&self, connection: &mut WebConnection) -> Result<(), ProbeError> {
-        let path = match self.request.direction {
+        let path = match self.peer.request.direction {
             Direction::Download => "download",
             _ => "upload",
         };
@@ -223,60 +160,23 @@ impl Ndt7Test<'_> {
              Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
              Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n\r\n",
             env!("CARGO_PKG_VERSION"),
-            self.authority(),
+            self.peer.authority(),
         );
-        let asked = timeout(self.destination.connect_timeout(), async {
+        let asked = timeout(self.peer.destination.connect_timeout(), async {
             connection.send_bytes(head.as_bytes()).await?;
             connection
                 .read_head(|bytes| read_upgrade(bytes, &key))
                 .await
         });
-        let asked = asked
-            .await
-            .map_err(|_| self.failure("it does not answer the request for a test"))?;
+        let asked = asked.await.map_err(|_| {
+            self.peer
+                .failure("it does not answer the request for a test")
+        })?;
         asked.map_err(|failure| match failure {
-            HeadFailure::Ended => self.failure("it closed the connection"),
-            HeadFailure::Refused(refusal) => {
-                self.failure(&format!("{} (status {})", refusal.why, refusal.status))
-            }
+            HeadFailure::Ended => self.peer.failure("it closed the connection"),
+            HeadFailure::Refused(refusal) => self
+                .peer
+                .failure(&format!("{} (status {})", refusal.why, refusal.status)),
         })
-    }
-
-    /// Returns the name and the port of the server as a request states them.
-    fn authority(&self) -> String {
-        let Destination { host, port, .. } = self.destination;
-        if host.contains(':') {
-            format!("[{host}]:{port}")
-        } else {
-            format!("{host}:{port}")
-        }
-    }
-
-    fn failure(&self, why: &str) -> ProbeError {
-        ProbeError::Web {
-            host: self.destination.host.clone(),
-            why: why.to_owned(),
-        }
-    }
-}
-
-/// Returns a connection to one address of the server, with the options of the request.
-async fn connect_to(
-    destination: &Destination,
-    request: &Request,
-    address: SocketAddr,
-) -> Result<TcpStream, ProbeError> {
-    let not_connected = |cause| not_connected(destination.host.clone(), address, cause);
-    let socket = prepare_socket(address, request, &destination.local)?;
-    socket.set_nonblocking(true).map_err(not_connected)?;
-    let limit = destination.connect_timeout();
-    let connected = TcpSocket::from_std_stream(socket.into()).connect(address);
-    match timeout(limit, connected).await {
-        Ok(connected) => connected.map_err(not_connected),
-        Err(_) => Err(ProbeError::Silent {
-            host: destination.host.clone(),
-            address,
-            after: limit.into(),
-        }),
     }
 }

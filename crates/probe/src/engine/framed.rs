@@ -16,7 +16,8 @@ use super::lane::{RunningStream, StreamRole};
 use super::plan::TransferPlan;
 use super::shared::{MAX_WAIT, POLL_INTERVAL, TransferState, to_length, wait_for_socket};
 use super::source::shared_data;
-use super::tcp::{SendBufferRoom, SendRetry, UnsentBound};
+use super::tcp::{SendBufferRoom, SendRetry, UNSENT_SHARE, UNSENT_SHARE_OF_STREAMS, UnsentBound};
+use crate::http2::{Http2Client, Http2Server};
 
 /// Bytes that are read at once, besides a part of a record of TLS.
 const READ: usize = 128 << 10;
@@ -53,6 +54,10 @@ pub(crate) enum Framing {
     Body(BodyDecoder),
     /// A test of ndt7.
     Ndt7(Box<Ndt7Endpoint>),
+    /// Loads and small answers of a server by HTTP/2.
+    Http2(Box<Http2Server>),
+    /// A load and its probes of a client by HTTP/2.
+    Http2Load(Box<Http2Client>),
 }
 
 impl FramedStream {
@@ -100,6 +105,8 @@ impl Framing {
             Self::Content(_) => Ok((0, 0)),
             Self::Body(decoder) => take_body(decoder, bytes),
             Self::Ndt7(endpoint) => Ok((bytes.len(), endpoint.take_input(bytes)?)),
+            Self::Http2(server) => Ok((bytes.len(), server.take_input(bytes)?)),
+            Self::Http2Load(client) => Ok((bytes.len(), client.take_input(bytes)?)),
         }
     }
 
@@ -116,6 +123,8 @@ impl Framing {
             Self::Ndt7(endpoint) => {
                 endpoint.push_output(now.at, || tcp_info(now.socket).ok(), data, into)
             }
+            Self::Http2(server) => server.push_output(now.at, now.room, into),
+            Self::Http2Load(client) => client.push_output(now.room, into),
         }
     }
 
@@ -125,6 +134,8 @@ impl Framing {
             Self::Content(left) => *left = 0,
             Self::Body(_) => {}
             Self::Ndt7(endpoint) => endpoint.close(),
+            Self::Http2(server) => server.close_loads(),
+            Self::Http2Load(client) => client.close(),
         }
     }
 
@@ -134,6 +145,8 @@ impl Framing {
             Self::Content(left) => *left == 0,
             Self::Body(decoder) => decoder.has_ended(),
             Self::Ndt7(endpoint) => endpoint.has_ended(),
+            Self::Http2(server) => server.has_ended(),
+            Self::Http2Load(client) => client.has_ended(),
         }
     }
 
@@ -145,16 +158,18 @@ impl Framing {
     fn time_until_due(&self, at: Span) -> Duration {
         match self {
             Self::Ndt7(endpoint) => endpoint.next_due().saturating_sub(at).into(),
+            Self::Http2Load(client) => client.time_until_due().min(MAX_WAIT),
             _ => MAX_WAIT,
         }
     }
 }
 
-/// The time of an output since the transfer began, and its socket.
+/// The time of an output since the transfer began, its socket, and how many bytes it may have.
 #[derive(Debug, Clone, Copy)]
 struct Moment<'s> {
     at: Span,
     socket: &'s TcpStream,
+    room: usize,
 }
 
 fn take_body(decoder: &mut BodyDecoder, bytes: &[u8]) -> Result<(usize, u64), RuleBroken> {
@@ -182,6 +197,11 @@ pub(crate) fn run_framed(
 ) -> io::Result<()> {
     framed.socket.set_nonblocking(true)?;
     let mut state = framed.lock_state();
+    let unsent = match state.framing {
+        // Small answers are not to wait for long behind the load.
+        Framing::Http2(_) | Framing::Http2Load(_) => UnsentBound::new(UNSENT_SHARE_OF_STREAMS),
+        _ => UnsentBound::new(UNSENT_SHARE),
+    };
     let mut course = FramedCourse {
         begun: Instant::now(),
         socket: &framed.socket,
@@ -191,7 +211,7 @@ pub(crate) fn run_framed(
         buffer: vec![0; READ + MAX_RECORD],
         data: shared_data(PIECE)?,
         retry: SendRetry::for_rtt(plan.base_rtt),
-        unsent: plan.bounds_unsent.then(UnsentBound::new),
+        unsent: plan.bounds_unsent.then_some(unsent),
         room: SendBufferRoom::from_writer(
             plan.writer,
             SockRef::from(&framed.socket).tcp_mss().unwrap_or_default(),
@@ -199,6 +219,8 @@ pub(crate) fn run_framed(
     };
     let ran = course.run_frames(&mut state);
     match &ran {
+        // As clients of responsiveness end a load.
+        Err(error) if is_closed(error) && matches!(state.framing, Framing::Http2(_)) => Ok(()),
         // A client of ndt7 ends a test by closing a connection with messages that it has not read.
         Err(error) if is_closed(error) && matches!(state.framing, Framing::Ndt7(_)) => {
             state.has_ended = true;
@@ -211,7 +233,7 @@ pub(crate) fn run_framed(
 fn is_closed(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof
     )
 }
 
@@ -312,6 +334,7 @@ impl FramedCourse<'_> {
             let now = Moment {
                 at: self.begun.elapsed().into(),
                 socket: self.socket,
+                room: self.unsent.as_ref().map_or(PIECE, UnsentBound::piece),
             };
             let sealed = self.output.fill(state, now, &self.data);
             sealed.map_err(io::Error::other)?;

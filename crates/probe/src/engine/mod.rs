@@ -38,6 +38,7 @@ pub(crate) use lane::{PlannedStream, StreamChannel, StreamCount, StreamRole};
 pub(crate) use pace::WriteAllowance;
 pub(crate) use plan::TransferPlan;
 pub(crate) use prepare::{apply_options, prepare_socket, prepare_udp, read_back};
+pub(crate) use shared::incompressible_bytes;
 pub(crate) use storage::{FileStorage, StorageFailure};
 pub(crate) use transfer::{RunningTransfer, SenderSockets, StreamTotals, TransferTotals};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullpipe_control::{ControlConnection, MAX_RECORD, TlsRecords};
-use fullpipe_http::{Ndt7Message, RequestRefusal};
+use fullpipe_http::RequestRefusal;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -22,6 +22,7 @@ pub(crate) struct WebConnection {
     records: Option<TlsRecords>,
     /// Payload that came and was not read.
     input: Vec<u8>,
+    speaks_http2: bool,
 }
 
 /// The error of a connection of which no head could be read.
@@ -45,6 +46,7 @@ impl WebConnection {
     /// # Errors
     /// Fails if its records cannot be taken over.
     pub(crate) fn from_control(control: ControlConnection) -> io::Result<Self> {
+        let speaks_http2 = control.speaks_http2();
         let (socket, mut records) = control.into_records()?;
         socket.set_nodelay(true)?;
         let input = records.as_mut().map(TlsRecords::take_arrived);
@@ -52,14 +54,15 @@ impl WebConnection {
             socket,
             records,
             input: input.unwrap_or_default(),
+            speaks_http2,
         })
     }
 
-    /// Returns what is left of a framed stream whose thread has ended: the messages of ndt7 of the
-    /// other end, and the connection if it can be used further.
-    pub(crate) fn from_framed(framed: Arc<FramedStream>) -> (Vec<Ndt7Message>, Option<Self>) {
+    /// Returns what is left of a framed stream whose thread has ended: its frames, and the
+    /// connection if it can be used further.
+    pub(crate) fn from_framed(framed: Arc<FramedStream>) -> (Option<Framing>, Option<Self>) {
         let Some((socket, state)) = FramedStream::into_parts(framed) else {
-            return (Vec::new(), None);
+            return (None, None);
         };
         if !state.has_ended {
             // The kernel would keep what was written as long as the other end answers.
@@ -70,12 +73,9 @@ impl WebConnection {
             socket,
             records: state.records,
             input: state.input,
+            speaks_http2: matches!(state.framing, Framing::Http2(_)),
         });
-        let messages = match state.framing {
-            Framing::Ndt7(endpoint) => endpoint.into_received(),
-            _ => Vec::new(),
-        };
-        (messages, connection)
+        (Some(state.framing), connection)
     }
 
     /// Returns the stream that carries a transfer.
@@ -93,6 +93,16 @@ impl WebConnection {
 
     pub(crate) fn is_encrypted(&self) -> bool {
         self.records.is_some()
+    }
+
+    /// Returns true if both ends have agreed on HTTP/2.
+    pub(crate) fn speaks_http2(&self) -> bool {
+        self.speaks_http2
+    }
+
+    /// Returns payload that came and was not read; it is empty the second time.
+    pub(crate) fn take_input(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.input)
     }
 
     /// Reads a head by `parse`, which returns it with its length once it is complete, and fails
@@ -113,7 +123,11 @@ impl WebConnection {
         }
     }
 
-    async fn read_more(&mut self) -> io::Result<()> {
+    /// Waits for payload. Deadlines are the caller's affair.
+    ///
+    /// # Errors
+    /// Fails if the connection ends.
+    pub(crate) async fn read_more(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; READ + MAX_RECORD];
         let held = self
             .records

@@ -9,9 +9,9 @@ use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_http::{Ndt7Message, Ndt7TcpInfo};
 use fullpipe_iperf::TestResults;
 use fullpipe_record::{
-    Direction, EndReport, HostSettings, Interval, Measurement, Peer, Request, ResolvedRequest,
-    RttReport, Sample, SocketReadback, Summary, TcpInfo, Transport, Validity, find_steady,
-    steady_of_receiver,
+    Direction, EndReport, HostSettings, Http2Wait, Interval, Measurement, Peer, Request,
+    ResolvedRequest, RttReport, Sample, SocketReadback, Summary, TcpInfo, Transport, Validity,
+    find_steady, steady_of_receiver,
 };
 use fullpipe_units::{ByteCount, Span};
 use socket2::SockRef;
@@ -39,6 +39,7 @@ pub(crate) struct WebTransfer {
     pub(crate) setup: Option<Span>,
     sockets: Vec<SocketReadback>,
     settings: Option<HostSettings>,
+    http2_wait: Option<Http2Wait>,
     /// What the kernel counted before it began.
     earlier: TcpInfo,
 }
@@ -65,6 +66,7 @@ impl WebTransfer {
             sockets: sockets.into_iter().collect(),
             // If the settings cannot be read, they are left out.
             settings: inspect_host(&SysctlTree::of_this_host()).ok(),
+            http2_wait: None,
             earlier: fullpipe_sys::tcp_info(socket).unwrap_or_default(),
         }
     }
@@ -97,6 +99,20 @@ impl WebTransfer {
             CountedTransfer::new(transfer, machine, self.request.clone(), ways)
                 .counting_from(&self.earlier),
         )
+    }
+
+    /// Notes the wait for windows of HTTP/2 of the other end.
+    pub(crate) fn note_http2_wait(&mut self, wait: Http2Wait) {
+        self.http2_wait = Some(wait).filter(|_| self.role() == StreamRole::Sender);
+    }
+
+    /// Adds the connection of `other`, which carried a part of the same load.
+    pub(crate) fn join(&mut self, other: Self) {
+        let stream = self.request.streams;
+        self.request.streams += 1;
+        let sockets = other.sockets.into_iter();
+        self.sockets
+            .extend(sockets.map(|socket| SocketReadback { stream, ..socket }));
     }
 
     /// Returns the part of this end.
@@ -169,6 +185,7 @@ impl WebTransfer {
             local: EndReport {
                 host: Some(this_host()),
                 settings: self.settings,
+                http2_wait: self.http2_wait,
                 cpu: finished.rest.cpu,
                 sockets: self.sockets,
                 processors: finished.machine.processors,

@@ -1,6 +1,6 @@
 use fullpipe_record::{
-    Datagrams, DeviceReport, EndReport, Interval, Placement, Request, RttReport, RttStats, Steady,
-    StorageUse, Summary, SureBound, TestEnd, UntilSure, Validity,
+    Datagrams, DeviceReport, EndReport, Interval, Placement, Request, RpmConfidence, RpmReport,
+    RttReport, RttStats, Steady, StorageUse, Summary, SureBound, TestEnd, UntilSure, Validity,
 };
 
 use super::capture::own_capture;
@@ -124,6 +124,9 @@ fn quoted_output(output: &str) -> String {
 pub fn measurement_figures(measured: &Measurement) -> String {
     let mut text = format!("\n{}", measurement_totals(measured));
     text += &round_trips(&measured.rtt);
+    if let Some(rpm) = &measured.rtt.rpm {
+        text += &paragraph(&responsiveness_text(rpm), 2);
+    }
     for (whose, end) in [("this", &measured.local), ("the other", &measured.remote)] {
         if let Some(line) = held_back(whose, end) {
             text += &failure_paragraph(&line, 2);
@@ -142,6 +145,32 @@ pub fn measurement_figures(measured: &Measurement) -> String {
         text += &failure_paragraph(&format!("Warning: {warning}"), 2);
     }
     text + &not_valid(&measured.validity)
+}
+
+/// Returns how fast answers came under load, and how good that is.
+fn responsiveness_text(rpm: &RpmReport) -> String {
+    let band = match rpm.per_minute {
+        ..300 => "poor",
+        300..1000 => "fair",
+        1000..6000 => "good",
+        _ => "excellent",
+    };
+    let confidence = match rpm.confidence {
+        RpmConfidence::Low => "low: the load still grew",
+        RpmConfidence::Medium => "medium: round trips still varied",
+        RpmConfidence::High => "high",
+    };
+    format!(
+        "Responsiveness {} RPM (round trips a minute under load), {band}: an answer takes {} on busy connections; on \
+         new ones {}, after {} for TCP and {} for TLS. {} at {}; confidence {confidence}.",
+        separate_thousands(rpm.per_minute),
+        round_trip(rpm.http_loaded),
+        round_trip(rpm.http),
+        round_trip(rpm.tcp),
+        round_trip(rpm.tls),
+        count_noun(rpm.connections, "connection"),
+        rpm.goodput,
+    )
 }
 
 /// Returns what ended a test that was to end once its result is sure, what that saved, and what only
@@ -359,7 +388,11 @@ fn round_trips(rtt: &RttReport) -> String {
     }
     // Within a host there is no network that it could speak of.
     let is_of_a_network = rtt.idle.is_none_or(|idle| idle.median >= MIN_NETWORK_RTT);
-    if let Some(responsiveness) = rtt.responsiveness.filter(|_| is_of_a_network) {
+    let has_own_line = rtt.rpm.is_some();
+    if let Some(responsiveness) = rtt
+        .responsiveness
+        .filter(|_| is_of_a_network && !has_own_line)
+    {
         text += &format!("; {} RPM", separate_thousands(responsiveness.per_minute));
     }
     let during = rtt

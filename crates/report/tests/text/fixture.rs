@@ -469,6 +469,7 @@ fn rtt() -> RttReport {
         loaded: Some(loaded),
         inflation: Some(Inflation::from_stats(&idle, &loaded)),
         responsiveness: Responsiveness::from_rtts(vec![millis(101.2)], vec![millis(101.4)]),
+        rpm: None,
         echoes: Some(EchoReport {
             during,
             ..EchoReport::default()

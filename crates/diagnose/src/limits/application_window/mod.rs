@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 
 use fullpipe_model::application::{Application, find_application};
 use fullpipe_record::{
-    ApplicationWindowVerdict, At, CpuVerdict, Evidence, LegalVerdict, Limit, Remedy, Sample, Scope,
-    SendBufferVerdict, SenderApplicationVerdict, UnknownVerdict,
+    ApplicationWindowVerdict, At, CpuVerdict, Evidence, LegalVerdict, Limit,
+    ReceiverApplicationVerdict, Remedy, Sample, Scope, SendBufferVerdict, SenderApplicationVerdict,
+    UnknownVerdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
@@ -16,9 +17,9 @@ use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::{Finding, candidate_sets};
 use crate::limits::LimitText;
 use crate::limits::application_window::credit::{ProgramCredit, is_reached};
-use crate::signals::{CaptureView, ReceiverView, Row, SenderView, TransferView};
+use crate::signals::{CaptureView, ReceiverView, Row, SenderView, TransferView, time_ratio};
 use crate::text;
-use crate::thresholds::{FULLY_TUNED_SHARE, MIN_CHANNEL_FILL};
+use crate::thresholds::{FULLY_TUNED_SHARE, MIN_CHANNEL_FILL, MIN_LIMIT_SHARE};
 
 candidate_sets! {
     /// As much in each round trip, from the receiving end.
@@ -61,6 +62,9 @@ pub(crate) fn above_tcp(
     credit: Option<ProgramCredit>,
 ) -> Finding {
     let (evidence, rate) = (view.evidence, view.rate());
+    if let Some(held) = held_by_http2(view, &found) {
+        return held;
+    }
     if let Some(channel) = full_channel(evidence, rate, view.rtt(), &found) {
         return channel;
     }
@@ -72,6 +76,26 @@ pub(crate) fn above_tcp(
     of_credit
         .and_then(|credit| window_of_credit(evidence, rate, credit))
         .unwrap_or(found)
+}
+
+/// Returns the window of HTTP/2 for which the sending program counted that it waited, or the
+/// receiving program that takes data more slowly than that window makes it.
+fn held_by_http2(view: &TransferView, found: &Finding) -> Option<Finding> {
+    let wait = view.evidence.http2_wait?;
+    let share = time_ratio(wait.time, view.evidence.last_sample_at());
+    let is_idle = matches!(
+        found.limit_kind(),
+        Limit::SenderApplication | Limit::SendBuffer | Limit::Cpu | Limit::Unknown
+    );
+    if !is_idle || share.get() < MIN_LIMIT_SHARE {
+        return None;
+    }
+    let allowed = BitRate::from_bytes_in(wait.window, view.rtt()?);
+    Some(if view.rate() >= allowed.scale_by(MIN_CHANNEL_FILL) {
+        Finding::new(ApplicationWindowVerdict::Http2, share)
+    } else {
+        Finding::new(ReceiverApplicationVerdict::SlowReader, share)
+    })
 }
 
 /// Returns the window whose `credit` held the transfer back; `None` where neither the programs nor
@@ -253,6 +277,10 @@ pub(crate) fn ceiling_of(
     credit
         .filter(|_| is_of_credit)
         .map(|credit| credit.allowed)
+        .or_else(|| {
+            let wait = evidence.http2_wait.filter(|_| is_of_credit)?;
+            Some(BitRate::from_bytes_in(wait.window, rtt?))
+        })
         .or_else(|| window_ceiling(evidence, rtt))
 }
 
@@ -285,6 +313,7 @@ fn window_sentence(
     let window = of_program.and_then(|application| application.window);
     let window = window
         .or(credit.map(|credit| credit.size))
+        .or(evidence.http2_wait.map(|wait| wait.window))
         .unwrap_or_default();
     let allowed = ceiling_of(&Finding::always(verdict), evidence, rtt, credit);
     let reached = format!(

@@ -34,6 +34,13 @@ impl LimitText for ReceiverApplicationVerdict {
                     finding.share
                 )
             }
+            ReceiverApplicationVerdict::SlowReader if figures.evidence.http2_wait.is_some() => {
+                format!(
+                    "The receiving program reads too slowly: for {} of the time its HTTP/2 window lets nothing more \
+                     be sent.",
+                    finding.share
+                )
+            }
             ReceiverApplicationVerdict::SlowReader if most_room == Some(ByteCount::ZERO) => {
                 "The receiving program reads too slowly: its window stays closed.".to_owned()
             }

@@ -12,30 +12,43 @@ pub(crate) struct ServerAddress {
     pub(super) port: Option<u16>,
     /// The host as ssh has it, if its server is to be started over ssh.
     pub(crate) ssh: Option<SshHost>,
-    /// The scheme of a server of ndt7, if it is one.
-    pub(crate) ndt7: Option<Ndt7Scheme>,
+    /// The speed test over the web that its URL names, if it is one.
+    pub(crate) web: Option<WebTest>,
 }
 
-/// The scheme of a server of ndt7.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ndt7Scheme {
+/// A speed test over the web, as a URL names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WebTest {
     /// `ndt7://`, inside TLS.
-    Encrypted,
+    Ndt7,
     /// `ndt7+ws://`, in the clear.
-    Plain,
+    PlainNdt7,
+    /// `https://`: responsiveness, which is described at this path.
+    Responsiveness(String),
 }
 
-impl Ndt7Scheme {
-    const ALL: [(&str, Self); 2] = [("ndt7://", Self::Encrypted), ("ndt7+ws://", Self::Plain)];
-
-    /// Returns the port of HTTPS or HTTP.
-    const fn usual_port(self) -> u16 {
-        match self {
-            Self::Encrypted => 443,
-            Self::Plain => 80,
+impl WebTest {
+    /// Returns the test that `url` names, its usual port, and the host with its port; `None` if it
+    /// names none.
+    fn from_url(url: &str) -> Option<(Self, u16, &str)> {
+        if let Some(place) = url.strip_prefix("https://") {
+            let (place, path) = place.split_at(place.find('/').unwrap_or(place.len()));
+            let path = if path.len() > 1 { path } else { USUAL_CONFIG };
+            return Some((Self::Responsiveness(path.to_owned()), 443, place));
         }
+        let schemes = [
+            ("ndt7://", Self::Ndt7, 443),
+            ("ndt7+ws://", Self::PlainNdt7, 80),
+        ];
+        schemes.into_iter().find_map(|(scheme, test, port)| {
+            let place = url.strip_prefix(scheme)?;
+            Some((test, port, place.strip_suffix('/').unwrap_or(place)))
+        })
     }
 }
+
+/// The path at which servers describe their test of responsiveness (RFC 8615).
+const USUAL_CONFIG: &str = "/.well-known/nq";
 
 impl ServerAddress {
     /// Returns the port of the host, which a flag may state, too.
@@ -63,18 +76,16 @@ impl FromStr for ServerAddress {
                 ssh: Some(SshHost::new(user, &name, port)?),
                 name,
                 port: None,
-                ndt7: None,
+                web: None,
             });
         }
-        for (scheme, ndt7) in Ndt7Scheme::ALL {
-            if let Some(place) = text.strip_prefix(scheme) {
-                let place: Self = place.strip_suffix('/').unwrap_or(place).parse()?;
-                return Ok(Self {
-                    ndt7: Some(ndt7),
-                    port: Some(place.port.unwrap_or(ndt7.usual_port())),
-                    ..place
-                });
-            }
+        if let Some((test, port, place)) = WebTest::from_url(text) {
+            let place: Self = place.parse()?;
+            return Ok(Self {
+                web: Some(test),
+                port: place.port.or(Some(port)),
+                ..place
+            });
         }
         let (name, port) = split_port(text)?;
         if name.is_empty() {
@@ -88,7 +99,7 @@ impl FromStr for ServerAddress {
             name: name.to_owned(),
             port: port.transpose()?,
             ssh: None,
-            ndt7: None,
+            web: None,
         })
     }
 }

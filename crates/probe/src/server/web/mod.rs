@@ -3,9 +3,10 @@
 //!
 //! A connection has a pending place until its first request is read, and between its requests. Each
 //! transfer has the permits of a test, runs on a thread of its own, and is judged by what the kernel
-//! of this end counted.
+//! of this end counted. By HTTP/2, a transfer lasts from the first load on a connection to the last.
 
 mod answers;
+mod http2;
 mod quotas;
 mod results;
 mod transfer;
@@ -13,28 +14,25 @@ mod transfer;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{ControlConnection, HANDSHAKE, WebIdentity, canonical_address};
-use fullpipe_http::{BodyFraming, RequestHead, RequestRefusal, SpeedTest, responsiveness_config};
+use fullpipe_http::{Answer, RequestHead, RequestRefusal};
 use fullpipe_record::{Measurement, Remedy, Verdict};
-use fullpipe_units::ByteCount;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
-use self::answers::Answer;
+use self::answers::{SmallAnswers, asked_test};
 use self::quotas::MovedBytes;
 pub use self::quotas::WebQuotas;
-use self::results::{KeptResult, KeptResults};
+use self::results::KeptResults;
 use super::admission::{ClientRejection, PendingConnection};
 use super::listen::listen_tcp;
 use super::{POLL_INTERVAL, ServerEvent, TestServer};
 use crate::error::ServeError;
 use crate::web::{HeadFailure, WebConnection};
-
-/// Bytes of an answer that need neither a thread nor the permits of a test.
-const SMALL_ANSWER: ByteCount = ByteCount::from_kib(16);
 
 /// Names the limit of a transfer, and what would lift it.
 pub type WebJudge = fn(&Measurement) -> (Verdict, Vec<Remedy>);
@@ -74,7 +72,7 @@ impl Eq for WebOptions {}
 struct WebServer {
     server: Rc<TestServer>,
     options: WebOptions,
-    results: RefCell<KeptResults>,
+    results: Arc<Mutex<KeptResults>>,
     moved: RefCell<MovedBytes>,
 }
 
@@ -95,7 +93,7 @@ pub(super) fn start_listening(
     let web = Rc::new(WebServer {
         server: Rc::clone(server),
         options: options.clone(),
-        results: RefCell::default(),
+        results: Arc::default(),
         moved: RefCell::new(MovedBytes::new(options.quotas, Instant::now())),
     });
     spawn_local(web.accept_connections(listener));
@@ -140,6 +138,10 @@ impl WebServer {
                 .server
                 .report_rejection(client.ip(), ClientRejection::Unknown);
         };
+        if connection.speaks_http2() {
+            self.serve_http2(connection, client, pending).await;
+            return;
+        }
         let mut pending = Some(pending);
         while let Some(next) = self.serve_request(connection, client, pending.take()).await {
             connection = next;
@@ -187,43 +189,37 @@ impl WebServer {
                 return self.refuse(connection, refusal).await;
             }
         };
-        let test = match SpeedTest::from_head(&head).and_then(|test| checked_body(&head, test)) {
+        let test = match asked_test(&head) {
             Ok(test) => test,
             Err(refusal) => return self.refuse(connection, refusal).await,
         };
-        let is_encrypted = connection.is_encrypted();
-        let small = match test {
-            SpeedTest::Page(path) => Answer::page(path),
-            SpeedTest::Result(id) => match self.results.borrow_mut().result(id, Instant::now()) {
-                Some(KeptResult { page, .. }) if head.accepts_html => {
-                    Answer::result_page(page.clone())
-                }
-                Some(KeptResult { json, .. }) => Answer::json(json.clone()),
-                None => Answer::not_found(),
-            },
-            SpeedTest::ResponsivenessConfig => {
-                Answer::json(responsiveness_config(&head.host, is_encrypted).to_string())
-            }
-            SpeedTest::ClientAddress => Answer::address(client.ip()),
-            SpeedTest::Download(bytes) if bytes <= SMALL_ANSWER || head.method == "HEAD" => {
-                Answer::data(bytes)
-            }
-            _ => {
-                drop(pending);
-                return self.run_test(connection, client, &head, test).await;
-            }
+        let answers = self.small_answers(client, connection.is_encrypted());
+        let Some(small) = answers.answer_to(&head, test) else {
+            drop(pending);
+            return self.run_test(connection, client, &head, test).await;
         };
-        self.send(connection, small.to_bytes(&head), head.keeps_connection)
+        let keeps = head.keeps_connection;
+        self.send(connection, small.to_method(&head.method), keeps)
             .await
+    }
+
+    /// Returns what the small answers to a client are made of.
+    fn small_answers(&self, client: SocketAddr, is_encrypted: bool) -> SmallAnswers {
+        SmallAnswers {
+            results: Arc::clone(&self.results),
+            client: client.ip(),
+            is_encrypted,
+        }
     }
 
     /// Sends an answer. Returns the connection if it `keeps` it.
     async fn send(
         &self,
         mut connection: WebConnection,
-        bytes: Vec<u8>,
+        answer: Answer,
         keeps: bool,
     ) -> Option<WebConnection> {
+        let bytes = answer.to_http1(keeps);
         let sent = timeout(self.reply_timeout(), connection.send_bytes(&bytes)).await;
         sent.ok()?.ok()?;
         if keeps {
@@ -239,17 +235,6 @@ impl WebServer {
         connection: WebConnection,
         refusal: RequestRefusal,
     ) -> Option<WebConnection> {
-        self.send(connection, Answer::refusal(refusal), false).await
+        self.send(connection, refusal.into(), false).await
     }
-}
-
-/// Returns the test if the request has a body exactly where it uploads one.
-fn checked_body<'r>(
-    head: &RequestHead,
-    test: SpeedTest<'r>,
-) -> Result<SpeedTest<'r>, RequestRefusal> {
-    if test != SpeedTest::Upload && head.body != BodyFraming::Length(0) {
-        return Err(RequestRefusal::bad_request("this request has no body"));
-    }
-    Ok(test)
 }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use fullpipe_record::{Measurement, Remedy, Verdict};
 use serde_json::json;
 
@@ -24,9 +25,9 @@ pub(super) struct KeptResult {
     kept: Instant,
     id: String,
     /// As JSON.
-    pub(super) json: String,
+    pub(super) json: Bytes,
     /// As a page with charts.
-    pub(super) page: String,
+    pub(super) page: Bytes,
 }
 
 impl KeptResult {
@@ -54,8 +55,8 @@ impl KeptResult {
         Self {
             kept: now,
             id: id.to_owned(),
-            json: json.to_string(),
-            page,
+            json: json.to_string().into(),
+            page: page.into(),
         }
     }
 
@@ -108,8 +109,8 @@ mod tests {
         KeptResult {
             kept,
             id: id.to_string(),
-            json: String::new(),
-            page: " ".repeat(length),
+            json: Bytes::new(),
+            page: " ".repeat(length).into(),
         }
     }
 
@@ -128,7 +129,7 @@ mod tests {
         assert!(results.result("20", now).is_some());
         assert!(results.result("20", now + KEPT_FOR).is_none());
         let long = KeptResult {
-            json: " ".repeat(MAX_RESULT + 1),
+            json: " ".repeat(MAX_RESULT + 1).into(),
             ..result(7, now, 0)
         };
         results.keep(long);

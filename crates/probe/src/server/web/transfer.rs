@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fullpipe_http::{
-    BodyDecoder, BodyFraming, Ndt7Connection, Ndt7Endpoint, RequestHead, RequestRefusal, SpeedTest,
-    TEST_DURATION,
+    Answer, BodyDecoder, BodyFraming, Ndt7Connection, Ndt7Endpoint, RequestHead, RequestRefusal,
+    SpeedTest, TEST_DURATION,
 };
 use fullpipe_iperf::{ErrorNumber, TestRefusal};
 use fullpipe_record::{Direction, Measurement, Request};
-use fullpipe_sys::random_bytes;
+use fullpipe_sys::{lock, random_bytes};
 use fullpipe_units::{ByteCount, Span};
 use socket2::SockRef;
 use tokio::task::spawn_blocking;
@@ -21,7 +21,7 @@ use super::super::session::{TestTotals, opposite};
 use super::super::stall::StallBounds;
 use super::super::{POLL_INTERVAL, ServerEvent, TestFailure};
 use super::WebServer;
-use super::answers::{Answer, data_head, upgrade_head};
+use super::answers::{quota_answer, upgrade_head};
 use super::results::KeptResult;
 use crate::engine::{FramedStream, Framing};
 use crate::progress::CountedTransfer;
@@ -29,13 +29,13 @@ use crate::web::{WebConnection, WebTransfer};
 
 /// Maximum duration of a transfer that its protocol does not bound, if the limits of the server
 /// state none.
-const MAX_DURATION: Span = Span::from_secs(300);
+pub(super) const MAX_DURATION: Span = Span::from_secs(300);
 
 /// Time after its due end at which an upload of ndt7 is ended by the server.
 const UPLOAD_GRACE: Span = Span::from_secs(3);
 
 /// Time for both ends to close.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Duration below which a transfer is counted but not judged: there is too little to see.
 const MIN_JUDGED: Span = Span::from_secs(1);
@@ -53,14 +53,14 @@ const MIN_SAMPLES: usize = 60;
 const MAX_WATCHED: u32 = 16;
 
 /// A transfer that a request asks for.
-struct AskedTransfer {
-    id: String,
-    request: Request,
-    framing: Framing,
+pub(super) struct AskedTransfer {
+    pub(super) id: String,
+    pub(super) request: Request,
+    pub(super) framing: Framing,
     /// What is sent before the transfer begins.
-    greeting: String,
+    pub(super) greeting: Vec<u8>,
     /// Bytes after whose acknowledgement it ends.
-    early_exit: Option<ByteCount>,
+    pub(super) early_exit: Option<ByteCount>,
 }
 
 impl WebServer {
@@ -73,42 +73,21 @@ impl WebServer {
         head: &RequestHead,
         test: SpeedTest<'_>,
     ) -> Option<WebConnection> {
-        let wait = self.moved.borrow().wait(client.ip(), Instant::now());
-        if let Some(wait) = wait {
-            return self
-                .send(connection, Answer::quota_refusal(wait), false)
-                .await;
-        }
         let asked = asked_transfer(&connection, client, head, test)?;
         let is_http = !matches!(asked.framing, Framing::Ndt7(_));
-        // Only ndt7 states for how long it lasts.
-        let stated = Request {
-            duration: if is_http { Span::ZERO } else { TEST_DURATION },
-            ..asked.request.clone()
-        };
-        let admitted = self.admit(client, &stated).await;
-        let (_test, load) = match admitted {
+        let (_test, load) = match self.admit(client, &asked.request, is_http).await {
             Ok(permits) => permits,
-            Err(refusal) => return self.refuse(connection, refusal).await,
+            Err(answer) => return self.send(connection, answer, false).await,
         };
-        self.server.report_event(ServerEvent::Began {
-            client,
-            request: Request {
-                direction: opposite(asked.request.direction),
-                ..asked.request.clone()
-            },
-        });
         let sends = asked.request.direction == Direction::Upload;
         let id = asked.id.clone();
         let (ended, connection) = self.carry(connection, client, asked, &load).await;
         drop(load);
         self.server.report_end(client, ended);
-        let connection = connection?;
+        let (_, connection) = connection?;
         if is_http && !sends {
-            let answer = data_head(0, &id, head.keeps_connection);
-            return self
-                .send(connection, answer.into_bytes(), head.keeps_connection)
-                .await;
+            let answer = Answer::of_described_data(0, &id);
+            return self.send(connection, answer, head.keeps_connection).await;
         }
         if is_http && head.keeps_connection {
             return Some(connection);
@@ -117,12 +96,23 @@ impl WebServer {
         None
     }
 
-    /// Admits a transfer as a test with one stream.
-    async fn admit(
+    /// Admits a transfer as a test with one stream, and reports that it begins. The error is what the
+    /// client gets.
+    pub(super) async fn admit(
         &self,
         client: SocketAddr,
         request: &Request,
-    ) -> Result<(AdmissionPermit, AdmissionPermit), RequestRefusal> {
+        is_http: bool,
+    ) -> Result<(AdmissionPermit, AdmissionPermit), Answer> {
+        let wait = self.moved.borrow().wait(client.ip(), Instant::now());
+        if let Some(wait) = wait {
+            return Err(quota_answer(wait));
+        }
+        // Only ndt7 states for how long it lasts.
+        let stated = Request {
+            duration: if is_http { Span::ZERO } else { TEST_DURATION },
+            ..request.clone()
+        };
         let busy = RequestRefusal {
             status: 503,
             why: "this server carries as many tests as it may",
@@ -131,7 +121,7 @@ impl WebServer {
             self.server.report_rejection(client.ip(), why);
             busy
         })?;
-        let load = self.server.admit_load(client.ip(), request).await;
+        let load = self.server.admit_load(client.ip(), &stated).await;
         let load = load.map_err(|refusal| match refusal.number {
             ErrorNumber::BUSY => busy,
             _ => RequestRefusal {
@@ -139,20 +129,30 @@ impl WebServer {
                 why: "the limits of this server permit no such test",
             },
         })?;
+        self.server.report_event(ServerEvent::Began {
+            client,
+            request: Request {
+                direction: opposite(request.direction),
+                ..request.clone()
+            },
+        });
         Ok((test, load))
     }
 
-    /// Carries a transfer to its end. Returns its totals, and the connection if it can be used
-    /// further.
-    async fn carry(
+    /// Carries a transfer to its end. Returns its totals, and the connection with its frames if it
+    /// can be used further.
+    pub(super) async fn carry(
         &self,
         mut connection: WebConnection,
         client: SocketAddr,
         asked: AskedTransfer,
         load: &AdmissionPermit,
-    ) -> (Result<TestTotals, TestFailure>, Option<WebConnection>) {
+    ) -> (
+        Result<TestTotals, TestFailure>,
+        Option<(Framing, WebConnection)>,
+    ) {
         let begun = Instant::now();
-        let greeting = connection.send_bytes(asked.greeting.as_bytes());
+        let greeting = connection.send_bytes(&asked.greeting);
         if !matches!(timeout(self.reply_timeout(), greeting).await, Ok(Ok(()))) {
             return (Err(no_test("it took no answer")), None);
         }
@@ -162,7 +162,8 @@ impl WebServer {
                 None,
             );
         };
-        let transfer = WebTransfer::new(&framed, asked.request, client, client.ip().to_string());
+        let mut transfer =
+            WebTransfer::new(&framed, asked.request, client, client.ip().to_string());
         let tests = self.server.admission.test_count().max(1);
         let samples = (SHARED_SAMPLES / tests as usize).clamp(MIN_SAMPLES, MAX_SAMPLES);
         let mut counted = match transfer.start(&framed, samples, tests <= MAX_WATCHED) {
@@ -186,7 +187,10 @@ impl WebServer {
             return (Err(no_test("its thread panicked")), None);
         };
         // What a client says of itself is no evidence.
-        let (_, rest) = WebConnection::from_framed(framed);
+        let (framing, rest) = WebConnection::from_framed(framed);
+        if let Some(Framing::Http2(server)) = &framing {
+            transfer.note_http2_wait(server.wait_until(finished.duration()));
+        }
         let measurement = transfer.into_measurement(begun, finished, &[], Vec::new());
         let why = checked.err().map(|refusal| refusal.to_string());
         let why = why.or_else(|| measurement.broken_off.clone());
@@ -198,7 +202,7 @@ impl WebServer {
                 ..TestFailure::after_data(why)
             }),
         };
-        (ended, rest)
+        (ended, framing.zip(rest))
     }
 
     /// Watches a transfer until its end is due.
@@ -264,7 +268,7 @@ impl WebServer {
         let page = (self.options.page)(measurement.clone(), verdict.clone(), remedies.clone());
         let judged = (&verdict, remedies.as_slice());
         let kept = KeptResult::new(&id, &measurement, judged, page, Instant::now());
-        self.results.borrow_mut().keep(kept);
+        lock(&self.results).keep(kept);
         let measurement = Measurement {
             id,
             limit: Some(verdict),
@@ -284,8 +288,58 @@ fn asked_transfer(
     head: &RequestHead,
     test: SpeedTest<'_>,
 ) -> Option<AskedTransfer> {
+    let id = random_id()?;
+    let (framing, greeting) = match (&test, &head.websocket) {
+        (SpeedTest::Ndt7 { is_download, .. }, Some(offer)) => {
+            if *is_download {
+                // A kernel without it keeps its own.
+                let _ = SockRef::from(connection.socket()).set_tcp_congestion(b"bbr");
+            }
+            let stated = Ndt7Connection {
+                client: client.to_string(),
+                server: connection.socket().local_addr().ok()?.to_string(),
+                uuid: id.clone(),
+            };
+            let endpoint = Ndt7Endpoint::of_server(*is_download, stated);
+            let accepted = upgrade_head(offer).into_bytes();
+            (Framing::Ndt7(Box::new(endpoint)), accepted)
+        }
+        (SpeedTest::Download(bytes), _) => {
+            let answer = Answer::of_described_data(bytes.get(), &id);
+            let greeting = answer.to_http1(head.keeps_connection);
+            (Framing::Content(bytes.get()), greeting)
+        }
+        _ => {
+            let leave = if head.waits_for_leave {
+                "HTTP/1.1 100 Continue\r\n\r\n"
+            } else {
+                ""
+            };
+            let body = BodyDecoder::new(head.body);
+            (Framing::Body(body), leave.into())
+        }
+    };
+    let early_exit = match test {
+        SpeedTest::Ndt7 { early_exit, .. } => early_exit,
+        _ => None,
+    };
+    Some(AskedTransfer {
+        id,
+        request: request_of(head, test),
+        framing,
+        greeting,
+        early_exit,
+    })
+}
+
+/// Returns a name for a result that nobody can guess.
+pub(super) fn random_id() -> Option<String> {
     let id = u128::from_ne_bytes(random_bytes().ok()?);
-    let id = format!("{id:032x}");
+    Some(format!("{id:032x}"))
+}
+
+/// Returns the load that the request with this `head` is for.
+pub(super) fn request_of(head: &RequestHead, test: SpeedTest<'_>) -> Request {
     let (direction, duration, bytes) = match test {
         SpeedTest::Ndt7 {
             is_download: true, ..
@@ -299,53 +353,15 @@ fn asked_transfer(
             _ => (Direction::Download, MAX_DURATION, None),
         },
     };
-    let (framing, greeting) = match (&test, &head.websocket) {
-        (SpeedTest::Ndt7 { is_download, .. }, Some(offer)) => {
-            if *is_download {
-                // A kernel without it keeps its own.
-                let _ = SockRef::from(connection.socket()).set_tcp_congestion(b"bbr");
-            }
-            let stated = Ndt7Connection {
-                client: client.to_string(),
-                server: connection.socket().local_addr().ok()?.to_string(),
-                uuid: id.clone(),
-            };
-            let endpoint = Ndt7Endpoint::of_server(*is_download, stated);
-            (Framing::Ndt7(Box::new(endpoint)), upgrade_head(offer))
-        }
-        (SpeedTest::Download(bytes), _) => {
-            let greeting = data_head(bytes.get(), &id, head.keeps_connection);
-            (Framing::Content(bytes.get()), greeting)
-        }
-        _ => {
-            let leave = if head.waits_for_leave {
-                "HTTP/1.1 100 Continue\r\n\r\n"
-            } else {
-                ""
-            };
-            let body = BodyDecoder::new(head.body);
-            (Framing::Body(body), leave.to_owned())
-        }
-    };
-    let early_exit = match test {
-        SpeedTest::Ndt7 { early_exit, .. } => early_exit,
-        _ => None,
-    };
-    Some(AskedTransfer {
-        id,
-        request: Request {
-            direction,
-            duration,
-            bytes,
-            // Frames are looked at.
-            rx_copy: true,
-            title: Some(format!("{} {}", head.method, head.path)),
-            ..Request::default()
-        },
-        framing,
-        greeting,
-        early_exit,
-    })
+    Request {
+        direction,
+        duration,
+        bytes,
+        // Frames are looked at.
+        rx_copy: true,
+        title: Some(format!("{} {}", head.method, head.path)),
+        ..Request::default()
+    }
 }
 
 /// Returns the failure of a test that carried no data.

@@ -1,24 +1,31 @@
-//! Speed tests of ndt7: a download, and then an upload.
+//! Speed tests over the web: a download, and then an upload.
 
-use fullpipe_probe::measure_ndt7;
+use fullpipe_probe::{measure_ndt7, measure_responsiveness};
 
 use super::{MeasureArguments, finish_measurement, interval_printer, judge_measurement};
 use crate::commands::every::run_repeatedly;
-use crate::commands::load::Ndt7Scheme;
+use crate::commands::load::WebTest;
 use crate::commands::prelude::*;
+
+/// Says which address and which flag belong together.
+pub(super) const RPM_AND_HTTPS: &str =
+    "responsiveness is measured with --rpm at the URL of a server: https://HOST --rpm";
 
 /// Measures the download and, unless the user wants that alone, the upload, once or again and
 /// again.
 ///
 /// # Errors
-/// Fails if the server cannot be reached or refuses, or if ndt7 has no such test.
+/// Fails if the server cannot be reached or refuses, or if the protocol has no such test.
 pub(super) fn measure_both_ways(
     arguments: &MeasureArguments,
-    server: &(Destination, Ndt7Scheme),
+    server: &(Destination, WebTest),
     request: &Request,
     interrupts: &InterruptFlags,
     terminal: &Terminal,
 ) -> Result {
+    if arguments.rpm != matches!(server.1, WebTest::Responsiveness(_)) {
+        return Err(usage_failure(RPM_AND_HTTPS));
+    }
     let is_more_than_a_test = arguments.ramp.is_some()
         || arguments.route
         || arguments.live.is_wanted()
@@ -26,7 +33,7 @@ pub(super) fn measure_both_ways(
         || arguments.until_sure.bound(request)?.is_some();
     if is_more_than_a_test {
         return Err(usage_failure(
-            "with servers of ndt7 there is neither --ramp, --route, --until-sure, --capture nor --live",
+            "with speed tests over the web there is neither --ramp, --route, --until-sure, --capture nor --live",
         ));
     }
     let flag = &interrupts.flag;
@@ -42,14 +49,14 @@ pub(super) fn measure_both_ways(
 
 fn measure_once(
     arguments: &MeasureArguments,
-    server: &(Destination, Ndt7Scheme),
+    server: &(Destination, WebTest),
     request: &Request,
     flag: &AtomicBool,
     terminal: &Terminal,
 ) -> Result {
     if request.direction == Direction::Both {
         return Err(usage_failure(
-            "ndt7 measures one direction after the other; leave out --bidir",
+            "a speed test over the web measures one direction after the other; leave out --bidir",
         ));
     }
     let download = Request {
@@ -68,13 +75,20 @@ fn measure_once(
 
 fn measure_one_way(
     arguments: &MeasureArguments,
-    (destination, scheme): &(Destination, Ndt7Scheme),
+    (destination, test): &(Destination, WebTest),
     request: &Request,
     flag: &AtomicBool,
     terminal: &Terminal,
 ) -> Result<Measurement> {
-    let is_encrypted = *scheme == Ndt7Scheme::Encrypted;
     let progress = &mut interval_printer(request, arguments.every.is_none(), terminal);
-    let measured = measure_ndt7(destination, is_encrypted, request, flag, progress)?;
-    Ok(judge_measurement(measured, arguments.bandwidth))
+    let measured = match test {
+        WebTest::Responsiveness(path) => {
+            measure_responsiveness(destination, path, request, flag, progress)
+        }
+        ndt7 => {
+            let is_encrypted = *ndt7 == WebTest::Ndt7;
+            measure_ndt7(destination, is_encrypted, request, flag, progress)
+        }
+    };
+    Ok(judge_measurement(measured?, arguments.bandwidth))
 }

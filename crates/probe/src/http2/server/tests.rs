@@ -1,0 +1,199 @@
+use fullpipe_http::{Answer, RequestHead};
+
+use super::*;
+
+/// What a client sends first, with settings of its own (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Types of frames (RFC 9113, section 6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
+
+/// Flags: the last frame of a stream, and all of its fields.
+const END: u8 = 1;
+const WHOLE: u8 = 4;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = &(payload.len() as u32).to_be_bytes()[1..];
+    let stream = stream.to_be_bytes();
+    [length, &[kind, flags], &stream, payload].concat()
+}
+
+/// Returns the frame of a request for `path`, without compression (RFC 7541, section 6.2.2).
+fn request(stream: u32, method: u8, path: &str, flags: u8) -> Vec<u8> {
+    // GET is 2 in the static table, POST 3, and https 7; `:path` is 4, and `:authority` 1.
+    let mut fields = vec![0x80 | method, 0x87];
+    for (name, value) in [(4, path), (1, "h")] {
+        fields.extend([name, value.len() as u8]);
+        fields.extend(value.as_bytes());
+    }
+    frame(HEADERS, flags | WHOLE, stream, &fields)
+}
+
+fn get(stream: u32, path: &str) -> Vec<u8> {
+    request(stream, 2, path, END)
+}
+
+fn server() -> Http2Server {
+    let replies = |head: &RequestHead| {
+        Ok(match head.path.as_str() {
+            "/small" => Http2Reply::Answer(Answer::new(200, "text/plain", "small")),
+            "/upload" => Http2Reply::Upload,
+            _ => Http2Reply::Download(1 << 30),
+        })
+    };
+    Http2Server::new(Bytes::from(vec![7; MAX_QUEUED]), Box::new(replies))
+}
+
+/// Returns a server that has read the preface and a frame of settings, and answered them.
+fn greeted(settings: &[u8]) -> Http2Server {
+    let mut server = server();
+    server.take_input(PREFACE).unwrap();
+    server.take_input(&frame(SETTINGS, 0, 0, settings)).unwrap();
+    output(&mut server, 0);
+    server
+}
+
+/// Returns what is to be sent at so many milliseconds.
+fn output(server: &mut Http2Server, millis: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    server.push_output(Span::from_millis(millis), 16 << 10, &mut bytes);
+    bytes
+}
+
+/// Returns the type, the stream and the payload of each frame that is whole.
+fn frames(mut bytes: &[u8]) -> Vec<(u8, u32, Vec<u8>)> {
+    let mut found = Vec::new();
+    while let Some((head, rest)) = bytes.split_at_checked(9) {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let Some((payload, rest)) = rest.split_at_checked(length) else {
+            break;
+        };
+        let stream = u32::from_be_bytes(head[5..].try_into().unwrap());
+        found.push((head[3], stream, payload.to_vec()));
+        bytes = rest;
+    }
+    found
+}
+
+#[test]
+fn windows_are_large_and_a_small_answer_overtakes_a_load() {
+    let mut server = server();
+    server.take_input(PREFACE).unwrap();
+    server.take_input(&frame(SETTINGS, 0, 0, &[])).unwrap();
+    let greeting = frames(&output(&mut server, 0));
+    let (kind, _, settings) = &greeting[0];
+    assert_eq!(*kind, SETTINGS);
+    let window = settings.chunks(6).find(|setting| setting[..2] == [0, 4]);
+    assert_eq!(window.unwrap()[2..], WINDOW.to_be_bytes());
+    let grants = |frame: &&(u8, u32, Vec<u8>)| frame.0 == WINDOW_UPDATE && frame.1 == 0;
+    assert!(greeting.iter().find(grants).is_some(), "{greeting:?}");
+
+    server.take_input(&get(1, "/large")).unwrap();
+    assert!(server.waiting_load().is_some());
+    server.permit_loads("name");
+    assert!(output(&mut server, 1).len() > 8000);
+    server.take_input(&get(3, "/small")).unwrap();
+    let next: Vec<u8> = (0..4).flat_map(|_| output(&mut server, 2)).collect();
+    let at = next.windows(5).position(|bytes| bytes == b"small");
+    assert!(at.is_some_and(|at| at < 34_000), "{at:?}");
+    server
+        .take_input(&frame(RESET, 0, 1, &[0, 0, 0, 8]))
+        .unwrap();
+    while !output(&mut server, 3).is_empty() {}
+    assert!(server.has_ended());
+}
+
+#[test]
+fn an_upload_is_counted_and_answered_at_its_end() {
+    let mut server = greeted(&[]);
+    server.take_input(&request(1, 3, "/upload", 0)).unwrap();
+    server.permit_loads("name");
+    let mut count = 0;
+    for last in [0, 0, END] {
+        count += server
+            .take_input(&frame(DATA, last, 1, &[0; 1000]))
+            .unwrap();
+    }
+    assert_eq!(count, 3000);
+    let answered = frames(&output(&mut server, 1));
+    assert!(
+        answered
+            .iter()
+            .any(|(kind, stream, _)| (*kind, *stream) == (HEADERS, 1))
+    );
+    output(&mut server, 2);
+    assert!(server.has_ended());
+}
+
+#[test]
+fn a_window_that_is_never_granted_is_counted_as_a_wait() {
+    // SETTINGS_INITIAL_WINDOW_SIZE of 1000 bytes.
+    let mut server = greeted(&[0, 4, 0, 0, 3, 0xe8]);
+    server.take_input(&get(1, "/large")).unwrap();
+    server.permit_loads("name");
+    for millis in 0..10 {
+        output(&mut server, millis * 100);
+    }
+    let wait = server.wait_until(Span::from_secs(1));
+    assert_eq!(wait.window, ByteCount::new(1000));
+    assert!(
+        (800.0..=1000.0).contains(&wait.time.as_millis_f64()),
+        "{wait:?}"
+    );
+    assert!(!server.has_ended());
+}
+
+#[test]
+fn floods_end_a_connection_or_take_no_memory() {
+    let resets = |at: u32| {
+        [
+            get(2 * at + 1, "/small"),
+            frame(RESET, 0, 2 * at + 1, &[0; 4]),
+        ]
+        .concat()
+    };
+    let endless = |at: u32| request(2 * at + 1, 2, &"/x".repeat(60), 0);
+    let continued = |_| frame(9, 0, 1, &[0x82; 16_000]);
+    let mut ended = 0;
+    let floods: [&dyn Fn(u32) -> Vec<u8>; 6] = [
+        &resets,
+        &endless,
+        &|at| {
+            if at == 0 {
+                frame(HEADERS, 0, 1, &[0x82])
+            } else {
+                continued(at)
+            }
+        },
+        &|_| frame(SETTINGS, 0, 0, &[]),
+        &|_| frame(PING, 0, 0, &[0; 8]),
+        &|_| frame(DATA, 0, 0, &[0; 8]),
+    ];
+    for flood in floods {
+        let mut server = greeted(&[]);
+        // The answers to all of it are never read.
+        let broke = (0..5000).any(|at| server.take_input(&flood(at)).is_err());
+        ended += u32::from(broke || server.is_closed());
+        assert!(output(&mut server, 1).len() <= 2 * MAX_QUEUED);
+        assert!(server.waiting.len() <= MAX_STREAMS as usize);
+    }
+    assert!(ended >= 3, "{ended}");
+}
+
+#[test]
+fn bytes_of_another_protocol_are_refused() {
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n\r\n00000000"[..],
+        b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+    ] {
+        assert!(server().take_input(bytes).is_err());
+    }
+    let mut half = server();
+    half.take_input(&PREFACE[..9]).unwrap();
+    assert!(!half.is_closed());
+}
