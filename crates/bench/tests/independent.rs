@@ -39,13 +39,11 @@ fn the_same_seed_draws_the_same_cases_and_another_one_others() {
     let (first, again, other) = (list("7"), list("7"), list("8"));
     assert_eq!(first, again);
     assert_ne!(first, other);
-    assert_eq!(
-        first
-            .lines()
-            .filter(|line| line.starts_with("Receiver 7-"))
-            .count(),
-        50
-    );
+    let of_web = text(&independent(&["--web", "--list", "--seed", "7"]));
+    for list in [first, of_web] {
+        let named = list.lines().filter(|line| line.starts_with("Receiver 7-"));
+        assert_eq!(named.count(), 50, "{list}");
+    }
 }
 
 #[test]
@@ -180,6 +178,25 @@ mod tests_alone {
             !text(&listed).contains("fpb"),
             "nothing remains: {}",
             text(&listed)
+        );
+    }
+
+    /// The server sends and receives over HTTP/1.1 with TLS, and nothing is known of the other end.
+    #[test]
+    fn limits_of_browsers_are_named_by_the_server_alone() {
+        require!(Lab, Root, Tc, Nft, Curl, Ethtool);
+        let _path = path();
+        let said = text(&independent(&[
+            "--web", "--seed", "31", "--count", "8", "--only", "31-003", "--only", "31-004",
+        ]));
+        assert!(!said.contains("WRONG"), "{said}");
+        // A run that is invalid three times is left out.
+        assert!(
+            said.lines()
+                .filter(|line| line.starts_with("right "))
+                .count()
+                >= 3,
+            "{said}"
         );
     }
 }
