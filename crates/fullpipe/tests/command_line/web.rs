@@ -218,7 +218,7 @@ fn streams_of_one_connection_are_one_test() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), vec![7; 3_000_000]).unwrap();
     let file = file.path().to_str().unwrap();
-    let sent = String::from_utf8(body(&["/nq/upload"], &["-v", "--no-color", "-d", file])).unwrap();
+    let sent = String::from_utf8(body(&["/nq/upload"], &["-v", "-d", file])).unwrap();
     assert!(
         sent.contains(":status: 200") && sent.contains("link: </result/"),
         "{sent}"
