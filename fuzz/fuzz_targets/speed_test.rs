@@ -1,11 +1,12 @@
 //! Everything that a server of speed tests reads of a client, and a client of a server: heads and
-//! queries of requests, answers, frames of WebSocket and the messages of ndt7. In whatever parts
+//! queries of requests, answers, frames of WebSocket, the messages of ndt7 and
+//! the description of a test of responsiveness. In whatever parts
 //! frames come, the same is read of them, and little is kept.
 #![no_main]
 
 use fullpipe_http::{
-    FrameEvent, FrameReader, Ndt7Connection, Ndt7Endpoint, Ndt7Message, RequestHead, SpeedTest,
-    WebSocketRole, read_upgrade,
+    FrameEvent, FrameReader, Ndt7Connection, Ndt7Endpoint, Ndt7Message, RequestHead,
+    ResponsivenessTargets, SpeedTest, WebSocketRole, read_upgrade,
 };
 use fullpipe_units::Span;
 use libfuzzer_sys::fuzz_target;
@@ -22,6 +23,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(read_frames(role, bytes, 1), whole);
     }
     run_endpoint(bytes);
+    if let Ok(targets) = ResponsivenessTargets::from_json(bytes, "h") {
+        assert!(targets.small.starts_with('/') && !targets.small.contains(['\r', '\n', ' ']));
+    }
     if let Ok(message) = serde_json::from_slice::<Ndt7Message>(bytes) {
         let _ = message.tcp_info.map(|info| info.to_tcp_info());
         let text = serde_json::to_vec(&message).expect("it is written");

@@ -335,7 +335,7 @@ impl ControlConnection {
     /// what came already.
     ///
     /// # Errors
-    /// Fails if a message was read or written in part, if the other end has changed its keys
+    /// Fails if a record was read or written in part, if the other end has changed its keys
     /// already, and if TLS is that of a [`TlsIdentity`].
     pub fn into_records(self) -> io::Result<(TcpStream, Option<TlsRecords>)> {
         let TlsConnection { stream, secrets } = match self {
@@ -343,10 +343,10 @@ impl ControlConnection {
             Self::Encrypted(encrypted) => *encrypted,
         };
         let (stream, tls) = split_tls_stream(stream);
-        if !stream.is_between_records() {
-            return Err(io::Error::other("a record of TLS was read in part"));
-        }
-        Ok((stream.tcp, Some(TlsRecords::take_over(tls, &secrets)?)))
+        let (tcp, begun) = stream
+            .into_parts()
+            .ok_or_else(|| io::Error::other("a record of TLS was read in part"))?;
+        Ok((tcp, Some(TlsRecords::take_over(tls, &secrets, begun)?)))
     }
 
     /// Waits for bytes and returns them; none at the end. Holds no buffer while it waits, and loses

@@ -315,6 +315,31 @@ mod tests {
     }
 
     #[test]
+    fn a_record_of_which_a_part_has_come_is_taken_over_too() {
+        run_test(async {
+            let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
+            let (caller, listener) = connected_pair().await;
+            let call = async {
+                let called = pinned.connect_pinned(caller).await.unwrap();
+                let (mut near, ours) = called.into_records().unwrap();
+                let mut wire = Vec::new();
+                ours.unwrap().seal_payload(&[5; 9000], &mut wire).unwrap();
+                near.write_all(&wire[..5000]).await.unwrap();
+                (near, wire)
+            };
+            let ((mut near, wire), answered) = tokio::join!(call, pinned.accept_pinned(listener));
+            let (mut far, theirs) = answered.unwrap().into_records().unwrap();
+            let mut theirs = theirs.unwrap();
+            near.write_all(&wire[5000..]).await.unwrap();
+            let mut came = theirs.partial_record().to_vec();
+            let held = came.len();
+            came.resize(wire.len(), 0);
+            far.read_exact(&mut came[held..]).await.unwrap();
+            assert_eq!(theirs.open_records(&mut came).unwrap(), 9000);
+        });
+    }
+
+    #[test]
     fn a_part_is_distinguished_by_who_expects_parts_and_refused_by_who_does_not() {
         run_test(async {
             let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();

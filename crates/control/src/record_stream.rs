@@ -1,60 +1,55 @@
 //! A TCP stream that is read TLS record by TLS record.
 
 use std::io::{self, IoSlice};
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::records::HEADER;
+use crate::records::{HEADER, MAX_RECORD};
 
-/// A stream of which no read goes beyond the end of a record: once a message has been read, TLS
-/// holds no byte of what follows it, so that its keys can be taken over.
+/// Types of records (RFC 8446, appendix B.1).
+const TYPES: RangeInclusive<u8> = 20..=23;
+
+/// A stream that hands over no byte of a record before all of it has come, and none of the next one
+/// with it: TLS then holds no part of a record when its keys are taken over.
 #[derive(Debug)]
 pub struct RecordStream {
     pub(crate) tcp: TcpStream,
-    /// The header of a record, and how many of its bytes have come.
-    header: [u8; HEADER],
-    begun: usize,
-    /// Bytes of the record that are still to come.
-    left: usize,
+    /// The begin of a record, or all of it.
+    record: Vec<u8>,
+    /// Bytes of the record that were handed over, once it is complete.
+    given: usize,
 }
 
 impl RecordStream {
     pub(crate) const fn new(tcp: TcpStream) -> Self {
         Self {
             tcp,
-            header: [0; HEADER],
-            begun: 0,
-            left: 0,
+            record: Vec::new(),
+            given: 0,
         }
     }
 
-    /// Returns true if the last record was read to its end.
-    pub(crate) const fn is_between_records(&self) -> bool {
-        self.begun == 0 && self.left == 0
+    /// Returns the connection and the begin of a record that has come; `None` if a part of a record
+    /// was handed over.
+    pub(crate) fn into_parts(self) -> Option<(TcpStream, Vec<u8>)> {
+        (self.given == 0).then_some((self.tcp, self.record))
     }
 
-    /// Returns the number of bytes that may be read next.
-    const fn readable_bytes(&self) -> usize {
-        if self.left > 0 {
-            self.left
+    /// Returns the number of bytes that are still to come of the record, or of its header; none of
+    /// what is no record, which TLS sees by its header.
+    fn missing_bytes(&self) -> usize {
+        let Some(&[kind, major, _, high, low]) = self.record.first_chunk::<HEADER>() else {
+            return HEADER - self.record.len();
+        };
+        let whole = HEADER + usize::from(u16::from_be_bytes([high, low]));
+        if TYPES.contains(&kind) && major == 3 && whole <= MAX_RECORD {
+            whole - self.record.len()
         } else {
-            HEADER - self.begun
-        }
-    }
-
-    fn record_read(&mut self, bytes: &[u8]) {
-        if self.left > 0 {
-            self.left -= bytes.len();
-            return;
-        }
-        self.header[self.begun..self.begun + bytes.len()].copy_from_slice(bytes);
-        self.begun += bytes.len();
-        if self.begun == HEADER {
-            self.begun = 0;
-            self.left = u16::from_be_bytes([self.header[3], self.header[4]]).into();
+            0
         }
     }
 }
@@ -66,12 +61,26 @@ impl AsyncRead for RecordStream {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let wanted = this.readable_bytes().min(into.remaining());
-        let mut part = ReadBuf::new(into.initialize_unfilled_to(wanted));
-        ready!(Pin::new(&mut this.tcp).poll_read(context, &mut part))?;
-        this.record_read(part.filled());
-        let count = part.filled().len();
-        into.advance(count);
+        while this.given == 0
+            && let missing @ 1.. = this.missing_bytes()
+        {
+            let held = this.record.len();
+            this.record.resize(held + missing, 0);
+            let mut part = ReadBuf::new(&mut this.record[held..]);
+            let read = Pin::new(&mut this.tcp).poll_read(context, &mut part);
+            let count = part.filled().len();
+            this.record.truncate(held + count);
+            ready!(read)?;
+            if count == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let count = into.remaining().min(this.record.len() - this.given);
+        into.put_slice(&this.record[this.given..this.given + count]);
+        this.given += count;
+        if this.given == this.record.len() {
+            (this.record, this.given) = (Vec::new(), 0);
+        }
         Poll::Ready(Ok(()))
     }
 }

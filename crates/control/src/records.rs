@@ -102,12 +102,17 @@ impl From<Unspecified> for RecordError {
 }
 
 impl TlsRecords {
-    /// Takes over a connection of the TLS library whose handshake stated `secrets`.
+    /// Takes over a connection of the TLS library whose handshake stated `secrets`, after which the
+    /// begin of a record has come.
     ///
     /// # Errors
     /// Fails if the handshake is not over, if the library has bytes left to send, and if keys were
     /// updated since.
-    pub(crate) fn take_over(mut tls: Connection, secrets: &TrafficSecrets) -> io::Result<Self> {
+    pub(crate) fn take_over(
+        mut tls: Connection,
+        secrets: &TrafficSecrets,
+        begun: Vec<u8>,
+    ) -> io::Result<Self> {
         let mut arrived = Vec::new();
         let has_ended = match tls.reader().read_to_end(&mut arrived) {
             Ok(_) => true,
@@ -129,6 +134,7 @@ impl TlsRecords {
         Ok(Self {
             has_ended,
             arrived,
+            held: begun,
             ..Self::new([sending, receiving])
         })
     }

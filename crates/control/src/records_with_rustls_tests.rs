@@ -49,7 +49,7 @@ impl End {
     }
 
     fn taken_over(self) -> io::Result<TlsRecords> {
-        TlsRecords::take_over(self.tls, &self.secrets)
+        TlsRecords::take_over(self.tls, &self.secrets, Vec::new())
     }
 
     /// Returns the TLS records that this end writes for `payload`.

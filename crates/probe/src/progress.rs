@@ -682,7 +682,7 @@ impl IntervalBoundaries {
 
 impl FinishedTransfer {
     /// Adds the streams of `other`, which began later and carried a part of the same load.
-    pub(crate) fn join(&mut self, other: Self) {
+    pub(crate) fn join_streams(&mut self, other: Self) {
         let later = Span::from(other.origin.saturating_duration_since(self.origin));
         let first = self.ways.len() as u16;
         self.ways.extend(other.ways);

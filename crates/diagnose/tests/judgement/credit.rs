@@ -3,8 +3,8 @@
 
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
-    Basis, Cause, Evidence, Limit, ProgramWindow, Request, Sample, SocketMemory, StatedLoad,
-    TcpInfo, Verdict,
+    Basis, Cause, Evidence, Http2Wait, Limit, ProgramWindow, Request, Sample, SocketMemory,
+    StatedLoad, TcpInfo, Verdict,
 };
 use fullpipe_units::{ByteCount, SegCount, Span};
 
@@ -108,6 +108,35 @@ fn a_window_that_the_request_states_is_the_limit_if_the_rate_is_what_it_allows()
     for (bytes, pause) in [(200_000, 0), (30_000, 0), (300_000, 200)] {
         assert_eq!(judged(bytes, pause).kind, Limit::SenderApplication);
     }
+}
+
+#[test]
+fn a_wait_that_the_sender_counted_is_a_small_window_or_a_reader_that_does_not_use_it() {
+    let judged = |seconds: u64, window: u64| {
+        let wait = Http2Wait {
+            time: Span::from_secs(seconds),
+            window: ByteCount::new(window),
+        };
+        let silent = Waiting {
+            messages: 0.0,
+            port: 4443,
+            ..HTTP2
+        };
+        diagnose(&Evidence {
+            is_watched: false,
+            program: None,
+            http2_wait: Some(wait),
+            ..evidence(silent)
+        })
+    };
+    let verdict = judged(7, 65_535);
+    assert_eq!(verdict.cause, Cause::Http2, "{verdict:?}");
+    let ceiling = verdict.ceilings[&Limit::ApplicationWindow];
+    assert_eq!(ceiling.bps() / 100_000, 95);
+    let slow = judged(7, 10_000_000);
+    assert_eq!(slow.cause, Cause::SlowReader, "{slow:?}");
+    // Nothing is said of one that mostly did not wait.
+    assert_eq!(judged(1, 65_535).kind, Limit::SenderApplication);
 }
 
 fn found(waiting: Waiting) -> Verdict {

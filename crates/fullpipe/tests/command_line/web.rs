@@ -218,7 +218,7 @@ fn streams_of_one_connection_are_one_test() {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), vec![7; 3_000_000]).unwrap();
     let file = file.path().to_str().unwrap();
-    let sent = String::from_utf8(body(&["/nq/upload"], &["-v", "--no-color", "-d", file])).unwrap();
+    let sent = String::from_utf8(body(&["/nq/upload"], &["-v", "-d", file])).unwrap();
     assert!(
         sent.contains(":status: 200") && sent.contains("link: </result/"),
         "{sent}"
@@ -358,6 +358,42 @@ fn what_ndt7_does_not_have_is_an_error_in_one_sentence() {
         (&["measure", "ndt7://127.0.0.1:1"], 1, "refused"),
     ] {
         let output = run(&mut fullpipe(arguments), TIMEOUT);
+        let said = String::from_utf8_lossy(&output.stderr).replace('\n', " ");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn responsiveness_has_its_figures_in_the_document_and_one_sentence_where_there_is_none() {
+    let _load = load_slot();
+    let server = Server::start(&[]);
+    let url = server.url("https", "");
+    let words = ["measure", &url, "--rpm", "-t", "3", "--json", "--no-store"];
+    let report = document(&run(&mut fullpipe(&words), TIMEOUT));
+    for part in ["measurement", "followed_by"] {
+        let rpm = &report[part]["rtt"]["rpm"];
+        assert!(rpm["per_minute"].as_f64().unwrap() > 0.0, "{part}: {rpm}");
+        assert_eq!(rpm["confidence"], "low");
+        assert!(
+            report[part]["request"]["streams"].as_u64() >= Some(2),
+            "{report:#}"
+        );
+        assert!(report[part]["limit"]["kind"].is_string());
+    }
+    let [host, other] = [
+        format!("127.0.0.1:{}", server.port),
+        server.url("https", "/other"),
+    ];
+    for (arguments, code, why) in [
+        (&[&*host, "--rpm"][..], 2, "https://HOST --rpm"),
+        (&[&url], 2, "https://HOST --rpm"),
+        (&[&url, "--rpm", "-P", "2"], 2, "one connection"),
+        (&[&url, "--rpm", "--bidir"], 2, "leave out --bidir"),
+        (&[&other, "--rpm"], 1, "status 404"),
+        (&["https://127.0.0.1:1", "--rpm"], 1, "refused"),
+    ] {
+        let output = run(&mut fullpipe(&[&["measure"], arguments].concat()), TIMEOUT);
         let said = String::from_utf8_lossy(&output.stderr).replace('\n', " ");
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains(why), "{arguments:?}: {said}");

@@ -34,8 +34,8 @@ mod tests_alone {
         lab.serve(&command, 4443)
     }
 
-    /// Waits until a server has logged both transfers, and returns its measurements.
-    fn measured(log: &str) -> Vec<Value> {
+    /// Waits until a server has logged so many transfers, and returns its measurements.
+    fn measured(log: &str, count: usize) -> Vec<Value> {
         let events = || {
             let text = std::fs::read_to_string(log).unwrap_or_default();
             let lines = text
@@ -45,7 +45,7 @@ mod tests_alone {
         };
         let ended = |event: &&Value| event["event"] == "measurement";
         within(Duration::from_secs(10), || {
-            events().iter().filter(ended).count() == 2
+            events().iter().filter(ended).count() == count
         });
         let events = events();
         let seen: Vec<Value> = events
@@ -53,7 +53,7 @@ mod tests_alone {
             .filter(ended)
             .map(|event| event["data"].clone())
             .collect();
-        assert_eq!(seen.len(), 2, "{events:?}");
+        assert_eq!(seen.len(), count, "{events:?}");
         seen
     }
 
@@ -101,7 +101,7 @@ mod tests_alone {
             ]);
             assert!(output.status.success(), "{output:?}");
             let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
-            let seen = measured(&log);
+            let seen = measured(&log, 2);
             drop(server);
             for (test, seen) in ["Download", "Upload"].into_iter().zip(&seen) {
                 let client = summary[test]["Throughput"]["Value"].as_f64().unwrap() * 1e6;
@@ -113,6 +113,88 @@ mod tests_alone {
                 println!("  {}", seen["limit"]["sentence"]);
             }
         }
+    }
+
+    #[test]
+    fn a_download_by_http_2_has_the_rate_that_curl_sees_and_small_windows_are_named() {
+        require!(Lab, Curl, Nghttp);
+        let (_path, mark) = (path(), Mark::new());
+        let lab = Lab::start(&mark, PATH, "");
+        let log = log_of(&mark);
+        let server = start(&lab, &log);
+        let url = "https://198.18.0.2:4443/__down?bytes=60000000";
+        let curl = [
+            "curl",
+            "-sSk",
+            "--http2",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{speed_download}",
+            url,
+        ];
+        let output = lab.sender(&curl);
+        let rate: f64 = String::from_utf8_lossy(&output.stdout).parse().unwrap();
+        let small = "https://198.18.0.2:4443/__down?bytes=6000000";
+        for bits in ["16", "18"] {
+            let nghttp = ["nghttp", "-n", "--no-dep", "-w", bits, "-W", bits, small];
+            assert!(lab.sender(&nghttp).status.success(), "{bits}");
+        }
+        let seen = measured(&log, 3);
+        drop(server);
+        assert_near(
+            "HTTP/2",
+            8.0 * rate,
+            seen[0]["summary"]["rate"].as_f64().unwrap(),
+        );
+        for seen in &seen[1..] {
+            println!("  {}", seen["limit"]["sentence"]);
+            let limit = (&seen["limit"]["kind"], &seen["limit"]["cause"]);
+            assert_eq!(
+                limit,
+                (&"application-window".into(), &"http2".into()),
+                "{}",
+                seen["limit"]
+            );
+        }
+    }
+
+    #[test]
+    fn responsiveness_is_that_of_the_queue() {
+        require!(Lab);
+        let (_path, mark) = (path(), Mark::new());
+        // 200 ms of a queue at 50 Mbit/s.
+        let path = "rate = \"50Mbit/s\"\nrtt = \"20ms\"\nqueue = \"1250000B\"";
+        let lab = Lab::start(&mark, path, "");
+        let _server = start(&lab, &log_of(&mark));
+        let url = "https://198.18.0.2:4443";
+        let command = [
+            SELF,
+            "measure",
+            url,
+            "--rpm",
+            "--reverse",
+            "--json",
+            "--no-store",
+        ];
+        let report = document(&run(&mut lab.host("sender", &command), TIMEOUT));
+        let rpm = &report["measurement"]["rtt"]["rpm"];
+        println!("{rpm}");
+        // A handshake waits for the queue and the path, unless the queue was just emptied by losses.
+        let tcp = rpm["tcp"].as_f64().unwrap();
+        assert!((0.1..0.25).contains(&tcp), "{rpm}");
+        assert!(
+            (50.0..600.0).contains(&rpm["per_minute"].as_f64().unwrap()),
+            "{rpm}"
+        );
+        assert!(
+            (40e6..50e6).contains(&rpm["goodput"].as_f64().unwrap()),
+            "{rpm}"
+        );
+        assert_eq!(
+            report["measurement"]["limit"]["kind"], "capacity",
+            "{report:#}"
+        );
     }
 
     #[test]
@@ -131,7 +213,7 @@ mod tests_alone {
                     ),
                     TIMEOUT,
                 );
-                let seen = measured(&log);
+                let seen = measured(&log, 2);
                 drop(server);
                 let report = document(&output);
                 let broken = ["measurement", "followed_by"]

@@ -150,7 +150,7 @@ impl ResponsivenessTest<'_> {
             () = foreign.send_probes() => Vec::new(),
         };
         let connections = loaded.len() as u16;
-        let (transfer, finished) = self.finish(loaded).await?;
+        let (transfer, finished) = self.finish_loads(loaded).await?;
         let mut measurement = transfer.into_measurement(begun, finished, &[], intervals);
         measurement.rtt = RttReport {
             rpm: report_of(&seen, connections),
@@ -216,7 +216,9 @@ impl ResponsivenessTest<'_> {
     /// Fetches the description of the test, and returns its URLs.
     async fn fetch_targets(&self, first: &mut NewConnection) -> Result<TargetUrls, ProbeError> {
         let server = &self.server;
-        let object = server.fetch(first, &server.url(self.path)?).await?;
+        let object = server
+            .fetch_object(first, &server.url_of(self.path)?)
+            .await?;
         if object.status != 200 {
             return Err(server.failure(&format!(
                 "it has no test of responsiveness at {} (status {})",
@@ -226,13 +228,13 @@ impl ResponsivenessTest<'_> {
         let targets = ResponsivenessTargets::from_json(&object.body, &server.peer().authority())
             .map_err(|why| server.failure(why))?;
         let load = if server.request.direction == Direction::Download {
-            Http2Load::Download(server.url(&targets.large)?)
+            Http2Load::Download(server.url_of(&targets.large)?)
         } else {
             let data = Bytes::from(incompressible_bytes(MAX_QUEUED));
-            Http2Load::Upload(server.url(&targets.upload)?, data)
+            Http2Load::Upload(server.url_of(&targets.upload)?, data)
         };
         Ok(TargetUrls {
-            small: server.url(&targets.small)?,
+            small: server.url_of(&targets.small)?,
             load,
         })
     }
@@ -265,7 +267,7 @@ impl ResponsivenessTest<'_> {
     }
 
     /// Ends all loads, and returns them as one transfer.
-    async fn finish(
+    async fn finish_loads(
         &self,
         mut loaded: Vec<LoadedConnection>,
     ) -> Result<(WebTransfer, FinishedTransfer), ProbeError> {
@@ -283,8 +285,8 @@ impl ResponsivenessTest<'_> {
                 (one.transfer, finished)
             });
             ended.reduce(|(mut transfer, mut finished), (other, its)| {
-                transfer.join(other);
-                finished.join(its);
+                transfer.join_connection(other);
+                finished.join_streams(its);
                 (transfer, finished)
             })
         });
@@ -339,16 +341,20 @@ impl ProbedServer {
         })
     }
 
-    fn url(&self, path: &str) -> Result<Uri, ProbeError> {
+    fn url_of(&self, path: &str) -> Result<Uri, ProbeError> {
         let url = format!("https://{}{path}", self.peer().authority());
         url.parse()
             .map_err(|_| self.failure(&format!("{path} is no path of a URL")))
     }
 
     /// Fetches a small object over a connection without load.
-    async fn fetch(&self, over: &mut NewConnection, url: &Uri) -> Result<SmallObject, ProbeError> {
+    async fn fetch_object(
+        &self,
+        over: &mut NewConnection,
+        url: &Uri,
+    ) -> Result<SmallObject, ProbeError> {
         let limit = self.destination.connect_timeout();
-        match timeout(limit, exchange(over, url)).await {
+        match timeout(limit, exchange_object(over, url)).await {
             Ok(Some(object)) => Ok(object),
             Ok(None) => Err(self.failure("it closed the connection without an answer")),
             Err(_) => Err(self.failure("it does not answer a request")),
@@ -357,7 +363,7 @@ impl ProbedServer {
 }
 
 /// Asks for a small object, and returns it; `None` if the connection ends before.
-async fn exchange(over: &mut NewConnection, url: &Uri) -> Option<SmallObject> {
+async fn exchange_object(over: &mut NewConnection, url: &Uri) -> Option<SmallObject> {
     let (client, connection) = (&mut over.client, &mut over.connection);
     client.ask_for(url).ok()?;
     let mut output = Vec::new();
@@ -418,7 +424,7 @@ impl ForeignProbes {
         let Ok(mut new) = self.server.new_connection(self.address).await else {
             return;
         };
-        if let Ok(object) = self.server.fetch(&mut new, &self.small).await
+        if let Ok(object) = self.server.fetch_object(&mut new, &self.small).await
             && object.status == 200
         {
             let mut times = self.times.borrow_mut();

@@ -16,7 +16,7 @@ use super::lane::{RunningStream, StreamRole};
 use super::plan::TransferPlan;
 use super::shared::{MAX_WAIT, POLL_INTERVAL, TransferState, to_length, wait_for_socket};
 use super::source::shared_data;
-use super::tcp::{SendBufferRoom, SendRetry, UNSENT_SHARE, UNSENT_SHARE_OF_STREAMS, UnsentBound};
+use super::tcp::{SendBufferRoom, SendRetry, UnsentBound};
 use crate::http2::{Http2Client, Http2Server};
 
 /// Bytes that are read at once, besides a part of a record of TLS.
@@ -150,8 +150,14 @@ impl Framing {
         }
     }
 
-    const fn reads_input(&self) -> bool {
-        !matches!(self, Self::Content(_))
+    /// Returns true while bytes of the other end are to be read.
+    fn reads_input(&self) -> bool {
+        match self {
+            Self::Content(_) => false,
+            Self::Body(_) | Self::Ndt7(_) => true,
+            Self::Http2(server) => server.has_room(),
+            Self::Http2Load(client) => client.has_room(),
+        }
     }
 
     /// Returns the time until something is to be sent, if nothing comes.
@@ -198,9 +204,8 @@ pub(crate) fn run_framed(
     framed.socket.set_nonblocking(true)?;
     let mut state = framed.lock_state();
     let unsent = match state.framing {
-        // Small answers are not to wait for long behind the load.
-        Framing::Http2(_) | Framing::Http2Load(_) => UnsentBound::new(UNSENT_SHARE_OF_STREAMS),
-        _ => UnsentBound::new(UNSENT_SHARE),
+        Framing::Http2(_) | Framing::Http2Load(_) => UnsentBound::beside_answers(),
+        _ => UnsentBound::of_one_load(),
     };
     let mut course = FramedCourse {
         begun: Instant::now(),

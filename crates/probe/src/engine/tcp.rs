@@ -61,7 +61,7 @@ fn send_from(
     plan: &TransferPlan,
 ) -> io::Result<()> {
     let mut retry = SendRetry::for_rtt(plan.base_rtt);
-    let mut unsent = plan.bounds_unsent.then(|| UnsentBound::new(UNSENT_SHARE));
+    let mut unsent = plan.bounds_unsent.then(UnsentBound::of_one_load);
     let mut room = SendBufferRoom::from_writer(
         plan.writer,
         SockRef::from(socket).tcp_mss().unwrap_or_default(),
@@ -160,15 +160,9 @@ impl SendRetry {
     }
 }
 
-/// Share of what was acknowledged in a second that may be unsent.
-pub(super) const UNSENT_SHARE: u64 = 4;
-
-/// The same where small answers share the connection: about 8 ms of the rate.
-pub(super) const UNSENT_SHARE_OF_STREAMS: u64 = 128;
-
 /// The bound of the bytes that a socket holds unsent (`TCP_NOTSENT_LOWAT`): a share of what its
-/// other end has lately acknowledged in a second, and [`MIN_UNSENT`] more. That fills any path
-/// whose other end reads; one that reads nothing fills no memory.
+/// other end has lately acknowledged in a second, and some more. That fills any path whose other
+/// end reads; one that reads nothing fills no memory.
 pub(super) struct UnsentBound {
     /// The time of the latest setting.
     set: Instant,
@@ -176,18 +170,31 @@ pub(super) struct UnsentBound {
     /// before this and for this.
     marks: [(Instant, u64); 2],
     bytes: u64,
-    /// One in so many bytes of those that were acknowledged.
+    /// The bound of an end that has acknowledged nothing.
+    least: u64,
+    /// One more in so many bytes that were acknowledged.
     share: u64,
 }
 
 impl UnsentBound {
-    /// Returns a bound that has not been set yet.
-    pub(super) fn new(share: u64) -> Self {
+    /// Returns the bound of a connection that carries nothing but a load: a quarter of a second.
+    pub(super) fn of_one_load() -> Self {
+        Self::new(MIN_UNSENT, 4)
+    }
+
+    /// Returns the bound of a connection on which small answers are not to wait behind the load:
+    /// 16 ms of what was acknowledged.
+    pub(super) fn beside_answers() -> Self {
+        Self::new(MIN_UNSENT / 2, 64)
+    }
+
+    fn new(least: u64, share: u64) -> Self {
         let now = Instant::now();
         Self {
             set: now,
             marks: [(now, 0); 2],
             bytes: 0,
+            least,
             share,
         }
     }
@@ -216,13 +223,13 @@ impl UnsentBound {
         if now.duration_since(self.marks[1].0) >= UNSENT_WINDOW {
             self.marks = [self.marks[1], (now, acknowledged)];
         }
-        MIN_UNSENT + acknowledged.saturating_sub(self.marks[0].1) / self.share
+        self.least + acknowledged.saturating_sub(self.marks[0].1) / self.share
     }
 
     /// Returns the bytes that are worth writing at once: half of the bound, within what is neither
     /// many calls nor more than the processor's cache.
     pub(super) fn piece(&self) -> usize {
-        to_length(self.bytes / 2).clamp(16 << 10, 64 << 10)
+        to_length(self.bytes / 2).clamp(4 << 10, 64 << 10)
     }
 }
 

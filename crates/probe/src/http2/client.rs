@@ -191,7 +191,7 @@ impl Http2Client {
     /// Fails if they break the rules, or if the server refuses or ends the load.
     pub(crate) fn take_input(&mut self, bytes: &[u8]) -> Result<u64, RuleBroken> {
         self.pipe.push_input(bytes);
-        self.drive()?;
+        self.drive_connection()?;
         let count = self.read_load()?;
         if let Some(probes) = &self.probes {
             let shared = Arc::clone(&probes.shared);
@@ -201,17 +201,22 @@ impl Http2Client {
         Ok(count)
     }
 
+    /// Returns true while more bytes of the server may be taken.
+    pub(crate) fn has_room(&self) -> bool {
+        self.pipe.has_room()
+    }
+
     /// Moves what is to be sent into an empty buffer, about `room` bytes of it. Returns how much of
-    /// the load was handed over for that.
+    /// the load is in it.
     pub(crate) fn push_output(&mut self, room: usize, into: &mut Vec<u8>) -> u64 {
-        self.pipe.set_room(room);
+        self.pipe.set_room(room * 2);
         self.ask_if_due();
         let mut handed = 0;
         if let Some(ClientLoad::Upload(_, body, data)) = &mut self.load {
             handed = queue_data(body, data, room, None).unwrap_or_default();
         }
         // What it says is known once the next bytes come.
-        let _ = self.drive();
+        let _ = self.drive_connection();
         self.pipe.take_output(into);
         self.is_drained = into.is_empty();
         handed
@@ -242,7 +247,7 @@ impl Http2Client {
     /// Fails if the server reset one, or the connection.
     pub(crate) fn take_objects(&mut self) -> Result<Vec<SmallObject>, RuleBroken> {
         let (mut came, mut broken) = (Vec::new(), false);
-        self.asked.retain_mut(|asked| match asked.read() {
+        self.asked.retain_mut(|asked| match asked.read_object() {
             Poll::Pending => true,
             Poll::Ready(object) => {
                 broken |= object.is_none();
@@ -270,7 +275,7 @@ impl Http2Client {
         }
     }
 
-    fn drive(&mut self) -> Result<(), RuleBroken> {
+    fn drive_connection(&mut self) -> Result<(), RuleBroken> {
         match Pin::new(&mut self.connection).poll(&mut no_wake()) {
             Poll::Pending => Ok(()),
             Poll::Ready(_) => Err("it ended the connection, or broke the rules of HTTP/2"),
@@ -287,7 +292,7 @@ impl Http2Client {
                 Poll::Ready(_) => return Err("it refused an upload, or ended it"),
             },
             Some(ClientLoad::Download(url, part)) => {
-                let (count, has_ended) = part.read()?;
+                let (count, has_ended) = part.read_body()?;
                 again = Some(url.clone()).filter(|_| has_ended);
                 count
             }
@@ -302,7 +307,7 @@ impl Http2Client {
 
 impl PartOfLoad {
     /// Reads and discards what came. Returns how much that was, and whether it was the last.
-    fn read(&mut self) -> Result<(u64, bool), RuleBroken> {
+    fn read_body(&mut self) -> Result<(u64, bool), RuleBroken> {
         if let Self::Head(answer) = self {
             match Pin::new(answer).poll(&mut no_wake()) {
                 Poll::Pending => return Ok((0, false)),
@@ -332,7 +337,7 @@ impl PartOfLoad {
 
 impl AskedObject {
     /// Reads what came of it; ready with `None` if it was reset.
-    fn read(&mut self) -> Poll<Option<SmallObject>> {
+    fn read_object(&mut self) -> Poll<Option<SmallObject>> {
         if let PartOfAnswer::Head(answer) = &mut self.answer {
             match Pin::new(answer).poll(&mut no_wake()) {
                 Poll::Pending => return Poll::Pending,

@@ -51,3 +51,82 @@ fn queue_data(
 fn no_wake() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use fullpipe_http::{Answer, RequestHead};
+    use fullpipe_units::Span;
+
+    use super::*;
+
+    /// Passes what each end has to send to the other one, in pieces of so many bytes, until the load
+    /// has moved a megabyte and ten probes were answered. Returns what the receiver counted.
+    fn exchange(server: &mut Http2Server, client: &mut Http2Client, piece: usize) -> u64 {
+        let (mut output, mut came, mut counted) = (Vec::new(), 0, 0);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while counted < 1_000_000 && Instant::now() < deadline {
+            client.push_output(16 << 10, &mut output);
+            for part in output.chunks(piece) {
+                counted += server.take_input(part).unwrap();
+                server.permit_loads("name");
+            }
+            server.push_output(Span::from_millis(came), 16 << 10, &mut output);
+            for part in output.chunks(piece) {
+                counted += client.take_input(part).unwrap();
+            }
+            came += 1;
+        }
+        counted
+    }
+
+    #[test]
+    fn both_ends_understand_each_other_however_their_bytes_come() {
+        for (piece, uploads) in [
+            (1, true),
+            (1, false),
+            (1000, true),
+            (1000, false),
+            (1 << 20, true),
+        ] {
+            let replies = |head: &RequestHead| {
+                Ok(match head.path.as_str() {
+                    "/small" => Http2Reply::Answer(Answer::new(200, "text/plain", "s")),
+                    "/large" => Http2Reply::Download(1 << 40),
+                    _ => Http2Reply::Upload,
+                })
+            };
+            let data = Bytes::from(vec![7; MAX_QUEUED]);
+            let mut server = Http2Server::new(data.clone(), Box::new(replies));
+            let mut client = Http2Client::new().unwrap();
+            let [large, upload, small] = ["large", "upload", "small"]
+                .map(|path| format!("https://h/{path}").parse().unwrap());
+            let load = if uploads {
+                Http2Load::Upload(upload, data)
+            } else {
+                Http2Load::Download(large)
+            };
+            let shared = Arc::<SharedProbes>::default();
+            shared.set_period(Duration::from_micros(10));
+            client.begin_load(load, small, Arc::clone(&shared)).unwrap();
+            let counted = exchange(&mut server, &mut client, piece);
+            assert!(counted >= 1_000_000, "{piece} {uploads}: {counted}");
+            assert!(!shared.take_times().is_empty());
+            client.close();
+            exchange_rest(&mut server, &mut client);
+            assert!(server.has_ended() && client.has_ended());
+        }
+    }
+
+    fn exchange_rest(server: &mut Http2Server, client: &mut Http2Client) {
+        let mut output = Vec::new();
+        for _ in 0..1000 {
+            client.push_output(16 << 10, &mut output);
+            server.take_input(&output).unwrap();
+            server.push_output(Span::ZERO, 16 << 10, &mut output);
+            client.take_input(&output).unwrap();
+        }
+    }
+}

@@ -9,6 +9,9 @@ use std::task::{Context, Poll};
 use fullpipe_sys::lock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+/// Bytes of the input that may be unread before no more is wanted.
+const MAX_UNREAD: usize = 1 << 20;
+
 /// Both buffers, of which the library has one handle and whoever drives it the other. Nobody is
 /// woken: the connection is polled after each change.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +36,13 @@ impl Pipe {
             buffers.read = 0;
         }
         buffers.input.extend_from_slice(bytes);
+    }
+
+    /// Returns true while more input may come: the library leaves it unread where its answers to it are
+    /// not taken, and a peer could send without end.
+    pub(super) fn has_room(&self) -> bool {
+        let buffers = lock(&self.0);
+        buffers.input.len() - buffers.read < MAX_UNREAD
     }
 
     /// Lets the output have so many bytes.

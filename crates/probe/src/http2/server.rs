@@ -132,22 +132,28 @@ impl Http2Server {
     /// Fails if they break the rules.
     pub(crate) fn take_input(&mut self, bytes: &[u8]) -> Result<u64, RuleBroken> {
         self.pipe.push_input(bytes);
-        self.drive()?;
+        self.drive_connection()?;
         Ok(self.read_uploads())
     }
 
+    /// Returns true while more bytes of the client may be taken.
+    pub(crate) fn has_room(&self) -> bool {
+        self.pipe.has_room()
+    }
+
     /// Moves what is to be sent at `at` into an empty buffer, about `room` bytes of it. Returns how
-    /// much of the load was handed over for that.
+    /// much of the load is in it.
     pub(crate) fn push_output(&mut self, at: Span, room: usize, into: &mut Vec<u8>) -> u64 {
-        self.pipe.set_room(room);
-        let handed = self.queue_downloads(room);
+        // All that is handed over goes out with its frames, so that no answer waits behind it.
+        self.pipe.set_room(room * 2);
+        let handed = self.queue_downloads(room / self.loads.len().max(1));
         // What it says is known once the next bytes come.
-        let _ = self.drive();
+        let _ = self.drive_connection();
         self.pipe.take_output(into);
         self.is_drained = into.is_empty();
         let is_sending = matches!(self.loads.first(), Some(Load::Download(..)));
         self.held_back.handed += handed;
-        self.held_back.note(at, self.is_drained && is_sending);
+        self.held_back.note_state(at, self.is_drained && is_sending);
         handed
     }
 
@@ -208,7 +214,7 @@ impl Http2Server {
 
     /// Returns the wait for the windows of the client up to `at`.
     pub(crate) fn wait_until(&self, at: Span) -> Http2Wait {
-        self.held_back.until(at)
+        self.held_back.total_until(at)
     }
 
     /// Returns the number of requests so far.
@@ -217,21 +223,21 @@ impl Http2Server {
     }
 
     /// Lets the library read, answer and write, until it can do no more.
-    fn drive(&mut self) -> Result<(), RuleBroken> {
+    fn drive_connection(&mut self) -> Result<(), RuleBroken> {
         loop {
             match &mut self.state {
                 ServerState::Closed => return Ok(()),
                 ServerState::Greeting(greeting) => match Pin::new(greeting).poll(&mut no_wake()) {
                     Poll::Pending => return Ok(()),
                     Poll::Ready(Ok(open)) => self.state = ServerState::Open(open),
-                    Poll::Ready(Err(_)) => return self.end(),
+                    Poll::Ready(Err(_)) => return self.end_connection(),
                 },
                 ServerState::Open(open) => match open.poll_accept(&mut no_wake()) {
                     Poll::Pending => return Ok(()),
                     Poll::Ready(Some(Ok((request, respond)))) => {
                         self.take_request(request, respond);
                     }
-                    Poll::Ready(Some(Err(_))) => return self.end(),
+                    Poll::Ready(Some(Err(_))) => return self.end_connection(),
                     Poll::Ready(None) => {
                         self.state = ServerState::Closed;
                     }
@@ -240,7 +246,7 @@ impl Http2Server {
         }
     }
 
-    fn end(&mut self) -> Result<(), RuleBroken> {
+    fn end_connection(&mut self) -> Result<(), RuleBroken> {
         self.state = ServerState::Closed;
         Err("the other end broke the rules of HTTP/2, or gave up")
     }
@@ -366,17 +372,17 @@ impl fmt::Debug for Http2Server {
 }
 
 impl HeldBack {
-    fn note(&mut self, at: Span, is_held: bool) {
+    fn note_state(&mut self, at: Span, is_held: bool) {
         if is_held && self.past.window == ByteCount::ZERO {
             self.past.window = ByteCount::new(self.handed);
         }
         if !is_held {
-            self.past = self.until(at);
+            self.past = self.total_until(at);
         }
         self.since = self.since.or(Some(at)).filter(|_| is_held);
     }
 
-    fn until(&self, at: Span) -> Http2Wait {
+    fn total_until(&self, at: Span) -> Http2Wait {
         let running = self.since.map(|since| at.saturating_sub(since));
         Http2Wait {
             time: self.past.time + running.unwrap_or_default(),

@@ -107,7 +107,7 @@ impl WebTransfer {
     }
 
     /// Adds the connection of `other`, which carried a part of the same load.
-    pub(crate) fn join(&mut self, other: Self) {
+    pub(crate) fn join_connection(&mut self, other: Self) {
         let stream = self.request.streams;
         self.request.streams += 1;
         let sockets = other.sockets.into_iter();

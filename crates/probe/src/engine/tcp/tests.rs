@@ -30,7 +30,7 @@ fn a_socket_that_stays_full_is_tried_less_and_less_often() {
 
 #[test]
 fn the_unsent_bytes_of_a_socket_are_bounded_by_what_was_lately_acknowledged() {
-    let mut bound = UnsentBound::new(UNSENT_SHARE);
+    let mut bound = UnsentBound::of_one_load();
     let start = bound.set;
     let mut after = |millis: u64, acknowledged| {
         bound.unsent_bytes(start + Duration::from_millis(millis), acknowledged)

@@ -197,3 +197,20 @@ fn bytes_of_another_protocol_are_refused() {
     half.take_input(&PREFACE[..9]).unwrap();
     assert!(!half.is_closed());
 }
+
+#[test]
+fn a_client_that_takes_no_answer_is_not_read_without_end() {
+    let mut server = greeted(&[]);
+    // As where the socket takes nothing: no output is asked for.
+    let pings = frame(PING, 0, 0, &[0; 8]).repeat(1000);
+    let mut sent = 0;
+    while server.has_room() && sent < 64 << 20 {
+        server.take_input(&pings).unwrap();
+        sent += pings.len();
+    }
+    assert!(sent < 64 << 20, "{sent}");
+    for _ in 0..sent / (16 << 10) + 2 {
+        output(&mut server, 0);
+    }
+    assert!(server.has_room());
+}
