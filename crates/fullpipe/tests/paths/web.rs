@@ -308,7 +308,7 @@ mod tests_alone {
             let mut browser = Browser::start_in(lab.host("sender", &["sh"]));
             browser.open_url(EMPTY_PAGE);
             let said = browser.evaluate(script);
-            let seen = measured(&log);
+            let seen = measured(&log, 2);
             let rates = seen.iter().map(rate_of);
             let slow = rates.filter(|rate| *rate < 0.8 * CAPACITY);
             let slow = slow.map(|rate| format!("the browser moves {rate} bit/s"));
