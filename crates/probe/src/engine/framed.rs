@@ -24,6 +24,9 @@ const READ: usize = 128 << 10;
 /// Bytes of content of an answer that are handed over at once.
 const PIECE: usize = 64 << 10;
 
+/// Shortest time between two looks at a socket that has enough to send.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(4);
+
 /// A connection whose data is framed. It stays usable after the transfer if that came to its own
 /// end.
 #[derive(Debug)]
@@ -210,6 +213,7 @@ pub(crate) fn run_framed(
         data: shared_data(PIECE)?,
         retry: SendRetry::for_rtt(plan.base_rtt),
         unsent: plan.bounds_unsent.then_some(unsent),
+        waits_for_drain: false,
     };
     let ran = course.run_frames(&mut state);
     match &ran {
@@ -242,6 +246,8 @@ struct FramedCourse<'s> {
     data: Arc<MappedPages>,
     retry: SendRetry,
     unsent: Option<UnsentBound>,
+    /// True if the socket has enough to send for now.
+    waits_for_drain: bool,
 }
 
 /// Bytes that are to be written, and how many of them are data.
@@ -322,6 +328,10 @@ impl FramedCourse<'_> {
     fn write_some(&mut self, state: &mut FramedState) -> io::Result<bool> {
         if let Some(unsent) = &mut self.unsent {
             unsent.update_bound(self.socket);
+            self.waits_for_drain = self.output.is_empty() && unsent.is_reached(self.socket);
+            if self.waits_for_drain {
+                return Ok(false);
+            }
         }
         if self.output.is_empty() {
             let now = Moment {
@@ -355,7 +365,9 @@ impl FramedCourse<'_> {
         if state.framing.reads_input() {
             events |= PollFlags::IN;
         }
-        if self.output.is_empty() {
+        if self.waits_for_drain {
+            longest = self.retry.next_wait().max(DRAIN_INTERVAL);
+        } else if self.output.is_empty() {
             // No shutdown wakes a receiver that is to close.
             longest = longest.min(POLL_INTERVAL);
         } else {
