@@ -164,6 +164,11 @@ impl CountedTransfer {
         self.transfer.is_over()
     }
 
+    /// Returns true if the other end has acknowledged all that was written.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.transfer.is_drained()
+    }
+
     pub(crate) fn origin(&self) -> Instant {
         self.transfer.origin
     }

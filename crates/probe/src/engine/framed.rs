@@ -25,6 +25,9 @@ const READ: usize = 128 << 10;
 /// Bytes of content of an answer that are handed over at once.
 const PIECE: usize = 64 << 10;
 
+/// Shortest time between two looks at a socket that has enough to send.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(4);
+
 /// A connection whose data is framed. It stays usable after the transfer if that came to its own
 /// end.
 #[derive(Debug)]
@@ -221,6 +224,7 @@ pub(crate) fn run_framed(
             plan.writer,
             SockRef::from(&framed.socket).tcp_mss().unwrap_or_default(),
         ),
+        waits_for_drain: false,
     };
     let ran = course.run_frames(&mut state);
     match &ran {
@@ -254,6 +258,8 @@ struct FramedCourse<'s> {
     retry: SendRetry,
     unsent: Option<UnsentBound>,
     room: SendBufferRoom,
+    /// True if the socket has enough to send for now.
+    waits_for_drain: bool,
 }
 
 /// Bytes that are to be written, and how many of them are data.
@@ -334,6 +340,10 @@ impl FramedCourse<'_> {
     fn write_some(&mut self, state: &mut FramedState) -> io::Result<bool> {
         if let Some(unsent) = &mut self.unsent {
             unsent.update_bound(self.socket);
+            self.waits_for_drain = self.output.is_empty() && unsent.is_reached(self.socket);
+            if self.waits_for_drain {
+                return Ok(false);
+            }
         }
         if self.output.is_empty() {
             let now = Moment {
@@ -374,7 +384,9 @@ impl FramedCourse<'_> {
         if state.framing.reads_input() {
             events |= PollFlags::IN;
         }
-        if self.output.is_empty() {
+        if self.waits_for_drain {
+            longest = self.retry.next_wait().max(DRAIN_INTERVAL);
+        } else if self.output.is_empty() {
             // No shutdown wakes a receiver that is to close.
             longest = longest.min(POLL_INTERVAL);
         } else {

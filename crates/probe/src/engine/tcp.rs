@@ -160,6 +160,9 @@ impl SendRetry {
     }
 }
 
+/// Bounds above this need no closer look than the kernel's.
+const MAX_CHECKED: u64 = 512 << 10;
+
 /// The bound of the bytes that a socket holds unsent (`TCP_NOTSENT_LOWAT`): a share of what its
 /// other end has lately acknowledged in a second, and some more. That fills any path whose other
 /// end reads; one that reads nothing fills no memory.
@@ -185,7 +188,7 @@ impl UnsentBound {
     /// Returns the bound of a connection on which small answers are not to wait behind the load:
     /// 16 ms of what was acknowledged.
     pub(super) fn beside_answers() -> Self {
-        Self::new(MIN_UNSENT / 2, 64)
+        Self::new(MIN_UNSENT / 4, 64)
     }
 
     fn new(least: u64, share: u64) -> Self {
@@ -224,6 +227,14 @@ impl UnsentBound {
             self.marks = [self.marks[1], (now, acknowledged)];
         }
         self.least + acknowledged.saturating_sub(self.marks[0].1) / self.share
+    }
+
+    /// Returns true if `socket`, on which answers are not to wait, has enough to send: the kernel
+    /// itself lets a bound be exceeded by a segment that it has begun, of up to 64 KiB.
+    pub(super) fn is_reached(&self, socket: &TcpStream) -> bool {
+        let is_small = self.least < MIN_UNSENT && self.bytes < MAX_CHECKED;
+        let unsent = || tcp_info(socket).ok().and_then(|info| info.not_sent);
+        is_small && unsent().is_some_and(|unsent| unsent.get() > self.bytes / 2)
     }
 
     /// Returns the bytes that are worth writing at once: half of the bound, within what is neither

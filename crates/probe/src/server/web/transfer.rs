@@ -243,7 +243,8 @@ impl WebServer {
             });
             // What was written to a connection that broke is never acknowledged.
             let has_broken = counted.is_over() && !framed.has_ended();
-            if is_enough || counted.is_due() || has_broken {
+            let is_due = counted.is_due() && (counted.is_delivered() || !counted.is_over());
+            if is_enough || is_due || has_broken {
                 break;
             }
             if self.moved.borrow().wait(client, now).is_some() {
