@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fullpipe_record::Writer;
+use fullpipe_record::{TcpInfo, Writer};
 use fullpipe_sys::{MappedPages, socket_memory, tcp_info};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span};
 use rustix::net::{RecvFlags, recv};
 use socket2::SockRef;
 
@@ -160,6 +160,10 @@ impl SendRetry {
     }
 }
 
+/// Bytes that a socket beside answers may hold because its window is large, though little was
+/// acknowledged: a client that stops to read must not fill the memory.
+const MAX_AHEAD: u64 = 128 << 10;
+
 /// Bounds above this need no closer look than the kernel's.
 const MAX_CHECKED: u64 = 512 << 10;
 
@@ -209,12 +213,12 @@ impl UnsentBound {
         if self.bytes > 0 && now.duration_since(self.set) < UNSENT_INTERVAL {
             return;
         }
-        let acknowledged = tcp_info(socket)
-            .ok()
-            .and_then(|info| info.bytes_acked)
-            .unwrap_or_default()
-            .get();
-        let bytes = self.unsent_bytes(now, acknowledged);
+        let info = tcp_info(socket).unwrap_or_default();
+        let acknowledged = info.bytes_acked.unwrap_or_default().get();
+        let mut bytes = self.unsent_bytes(now, acknowledged);
+        if self.is_beside_answers() {
+            bytes = bytes.max(self.least + self.sendable_bytes(&info).min(MAX_AHEAD));
+        }
         if bytes != self.bytes {
             let _ = SockRef::from(socket)
                 .set_tcp_notsent_lowat(u32::try_from(bytes).unwrap_or(u32::MAX / 2));
@@ -232,9 +236,26 @@ impl UnsentBound {
     /// Returns true if `socket`, on which answers are not to wait, has enough to send: the kernel
     /// itself lets a bound be exceeded by a segment that it has begun, of up to 64 KiB.
     pub(super) fn is_reached(&self, socket: &TcpStream) -> bool {
-        let is_small = self.least < MIN_UNSENT && self.bytes < MAX_CHECKED;
-        let unsent = || tcp_info(socket).ok().and_then(|info| info.not_sent);
-        is_small && unsent().is_some_and(|unsent| unsent.get() > self.bytes / 2)
+        self.is_beside_answers()
+            && self.bytes < MAX_CHECKED
+            && tcp_info(socket).is_ok_and(|info| {
+                let enough = self.bytes.max(self.least + self.sendable_bytes(&info));
+                let unsent = info.not_sent.unwrap_or_default().get();
+                enough < MAX_CHECKED && unsent > enough / 2
+            })
+    }
+
+    const fn is_beside_answers(&self) -> bool {
+        self.least < MIN_UNSENT
+    }
+
+    /// Returns the bytes that the congestion window lets through in the time of the bound: while it
+    /// grows, more than what was acknowledged says.
+    fn sendable_bytes(&self, info: &TcpInfo) -> u64 {
+        let window = info.snd_mss.unwrap_or_default() * info.cwnd.unwrap_or_default().get();
+        let round_trip = info.rtt.unwrap_or_default().max(Span::from_micros(1));
+        let rate = BitRate::from_bytes_in(window, round_trip);
+        rate.bytes_in(Span::from_secs(1) / self.share).get()
     }
 
     /// Returns the bytes that are worth writing at once: half of the bound, within what is neither

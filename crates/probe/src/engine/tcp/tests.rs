@@ -50,6 +50,20 @@ fn the_unsent_bytes_of_a_socket_are_bounded_by_what_was_lately_acknowledged() {
 }
 
 #[test]
+fn a_window_that_grows_raises_the_bound_beside_answers() {
+    let bound = UnsentBound::beside_answers();
+    let info = TcpInfo {
+        cwnd: Some(fullpipe_units::SegCount::new(100)),
+        snd_mss: Some(ByteCount::new(1448)),
+        rtt: Some(Span::from_millis(10)),
+        ..TcpInfo::default()
+    };
+    // A 64th of the 14.48 MB that it lets through in a second.
+    assert_eq!(bound.sendable_bytes(&info), 226_250);
+    assert_eq!(bound.sendable_bytes(&TcpInfo::default()), 0);
+}
+
+#[test]
 fn chunks_have_no_segment_that_is_not_full() {
     let socket = TcpStream::connect(
         std::net::TcpListener::bind("127.0.0.1:0")
