@@ -187,8 +187,10 @@ mod tests_alone {
             (50.0..600.0).contains(&rpm["per_minute"].as_f64().unwrap()),
             "{rpm}"
         );
+        // Data behind a hole counts when that is filled, two times the queue and the path later, which
+        // is 11 % of the four seconds.
         assert!(
-            (40e6..50e6).contains(&rpm["goodput"].as_f64().unwrap()),
+            (40e6..56e6).contains(&rpm["goodput"].as_f64().unwrap()),
             "{rpm}"
         );
         assert_eq!(
