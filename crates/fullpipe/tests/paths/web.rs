@@ -188,9 +188,9 @@ mod tests_alone {
             "{rpm}"
         );
         // Data behind a hole counts when that is filled, two times the queue and the path later, which
-        // is 11 % of the four seconds.
+        // is 11 % of the four seconds; and what overflows is sent again.
         assert!(
-            (40e6..56e6).contains(&rpm["goodput"].as_f64().unwrap()),
+            (30e6..56e6).contains(&rpm["goodput"].as_f64().unwrap()),
             "{rpm}"
         );
         assert_eq!(
