@@ -22,6 +22,9 @@ const MAX_STREAMS: u32 = 100;
 /// Bytes of the fields of a request at most.
 const MAX_FIELDS: u32 = 16 << 10;
 
+/// Bytes that are read at most of a body that nobody wants.
+const MAX_UNWANTED: usize = 64 << 10;
+
 /// What a request gets.
 #[derive(Debug)]
 pub(crate) enum Http2Reply {
@@ -47,6 +50,9 @@ pub(crate) struct Http2Server {
     /// Loads that nobody has permitted yet.
     waiting: Vec<WaitingLoad>,
     loads: Vec<Load>,
+    /// Bodies that nobody wants, and how much of each is still read: a client that is reset while it
+    /// sends may drop its answer.
+    unwanted: Vec<(RecvStream, usize)>,
     permitted: Option<PermittedLoads>,
     /// True if nothing was left to send when it was last asked for.
     is_drained: bool,
@@ -119,6 +125,7 @@ impl Http2Server {
             data,
             waiting: Vec::new(),
             loads: Vec::new(),
+            unwanted: Vec::new(),
             permitted: None,
             is_drained: false,
             held_back: HeldBack::default(),
@@ -133,6 +140,7 @@ impl Http2Server {
     pub(crate) fn take_input(&mut self, bytes: &[u8]) -> Result<u64, RuleBroken> {
         self.pipe.push_input(bytes);
         self.drive_connection()?;
+        self.discard_unwanted();
         Ok(self.read_uploads())
     }
 
@@ -180,8 +188,8 @@ impl Http2Server {
 
     /// Refuses all loads that wait.
     pub(crate) fn refuse_loads(&mut self, answer: &Answer) {
-        for mut load in self.waiting.drain(..) {
-            send_answer(&mut load.respond, answer.clone());
+        for load in take(&mut self.waiting) {
+            self.answer(load.respond, load.body, answer.clone());
         }
     }
 
@@ -251,7 +259,7 @@ impl Http2Server {
         Err("the other end broke the rules of HTTP/2, or gave up")
     }
 
-    fn take_request(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    fn take_request(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         self.requests += 1;
         let (head, body) = request.into_parts();
         let target = head
@@ -269,9 +277,9 @@ impl Http2Server {
         let head = RequestHead::from_http2(head.method.as_str(), target, fields, has_body);
         let replied = head.and_then(|head| Ok(((self.replies)(&head)?, head)));
         match replied {
-            Err(refusal) => send_answer(&mut respond, Answer::from(refusal)),
+            Err(refusal) => self.answer(respond, body, Answer::from(refusal)),
             Ok((Http2Reply::Answer(answer), head)) => {
-                send_answer(&mut respond, answer.to_method(&head.method));
+                self.answer(respond, body, answer.to_method(&head.method));
             }
             Ok((reply, head)) => {
                 let load = WaitingLoad {
@@ -289,6 +297,31 @@ impl Http2Server {
         }
     }
 
+    /// Sends an answer, whatever the body of the request has.
+    fn answer(&mut self, mut respond: SendResponse<Bytes>, body: RecvStream, answer: Answer) {
+        send_answer(&mut respond, answer);
+        if !body.is_end_stream() {
+            self.unwanted.push((body, MAX_UNWANTED));
+        }
+    }
+
+    /// Reads and discards bodies that nobody wants.
+    fn discard_unwanted(&mut self) {
+        self.unwanted.retain_mut(|(body, left)| {
+            while *left > 0 {
+                match body.poll_data(&mut no_wake()) {
+                    Poll::Pending => return true,
+                    Poll::Ready(Some(Ok(bytes))) => {
+                        *left = left.saturating_sub(bytes.len());
+                        let _ = body.flow_control().release_capacity(bytes.len());
+                    }
+                    Poll::Ready(_) => return false,
+                }
+            }
+            false
+        });
+    }
+
     /// Begins a load if it goes the way that is permitted, and refuses it otherwise.
     fn begin_load(&mut self, mut load: WaitingLoad) {
         let Some(permitted) = &self.permitted else {
@@ -297,7 +330,7 @@ impl Http2Server {
         if load.direction() != permitted.direction {
             let why = "a connection carries loads of one direction at once";
             let refusal = RequestRefusal { status: 503, why };
-            return send_answer(&mut load.respond, Answer::from(refusal));
+            return self.answer(load.respond, load.body, Answer::from(refusal));
         }
         match load.reply {
             Http2Reply::Download(bytes) => {

@@ -214,3 +214,22 @@ fn a_client_that_takes_no_answer_is_not_read_without_end() {
     }
     assert!(server.has_room());
 }
+
+#[test]
+fn a_body_that_nobody_wants_is_read_to_its_end_if_it_is_short() {
+    // No stream is reset before its answer was read, and none sends for ever.
+    for (length, is_reset) in [(100, false), (100 << 10, true)] {
+        let mut server = greeted(&[]);
+        server.take_input(&request(1, 3, "/small", 0)).unwrap();
+        let mut sent = output(&mut server, 0);
+        for begin in (0..length).step_by(10 << 10) {
+            let part = vec![0; (length - begin).min(10 << 10)];
+            let end = if begin + part.len() == length { END } else { 0 };
+            server.take_input(&frame(DATA, end, 1, &part)).unwrap();
+            sent.extend(output(&mut server, 0));
+        }
+        let kinds: Vec<u8> = frames(&sent).iter().map(|(kind, ..)| *kind).collect();
+        assert!(kinds.starts_with(&[HEADERS, DATA]), "{kinds:?}");
+        assert_eq!(kinds.contains(&RESET), is_reset, "{length}: {kinds:?}");
+    }
+}
