@@ -116,7 +116,11 @@ fn survive(moment: Moment) {
     thread::sleep(moment.after);
     let survivors = happen(moment, &mut relays, &path, [&client, &target]);
     // Everybody notices, before an end in order could come first.
-    thread::sleep(Duration::from_millis(50));
+    if matches!(moment.fault, Fault::Stalled) {
+        thread::sleep(Duration::from_millis(50));
+    } else {
+        within(DEADLINE / 2, || client.has_ended() && target.has_ended());
+    }
     client.flags.stop.store(true, Ordering::SeqCst);
     target.flags.stop.store(true, Ordering::SeqCst);
     let began = Instant::now();
@@ -261,6 +265,10 @@ impl End {
             sender,
             receiver,
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.sender.is_finished() && self.receiver.is_finished()
     }
 
     fn finish(self) -> Ended {
