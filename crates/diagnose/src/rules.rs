@@ -274,10 +274,7 @@ fn find_captured_path_limit(view: &CaptureView) -> Option<Finding> {
             .find(|found| found.limit_kind() != Limit::Capacity || !view.drains_queue())?
     };
     let found = view.with_standing_queue(found);
-    let found = match shared::behind_on_path(view.figures, &found) {
-        Some(shared) => policer::in_place_of_shared(view).unwrap_or(shared),
-        None => found,
-    };
+    let found = shared::behind_on_path(view.figures, &found).unwrap_or(found);
     if matches!(found.limit_kind(), Limit::Capacity | Limit::Loss) {
         // A link that the sender leaves idle so often is not full.
         let carries_more = found.is(CapacityVerdict::Shared);

@@ -401,6 +401,28 @@ pub struct Interval {
     pub streams: Vec<StreamInterval>,
 }
 
+impl Interval {
+    /// Returns the interval between two times in which so many bytes were moved, without the figures
+    /// of its transport.
+    pub fn from_bytes(direction: Direction, [from, to]: [Span; 2], bytes: ByteCount) -> Self {
+        Self {
+            direction,
+            from,
+            to,
+            bytes,
+            rate: BitRate::from_bytes_in(bytes, to.saturating_sub(from)),
+            retransmits: None,
+            rtt: None,
+            echo_rtt: None,
+            cwnd: None,
+            omitted: false,
+            datagrams_sent: None,
+            datagrams: None,
+            streams: Vec::new(),
+        }
+    }
+}
+
 /// The method by which round-trip times were taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

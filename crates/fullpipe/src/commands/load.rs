@@ -240,8 +240,8 @@ pub(crate) struct ServerArguments {
     /// The host runs `fullpipe serve`, `iperf3 -s` or, with --iperf2, `iperf -s`. With `ssh://` it
     /// needs to run nothing: fullpipe is started there for this command. `ndt7://` and, without
     /// TLS, `ndt7+ws://` are speed tests of M-Lab or of `fullpipe serve --web`: a download, and an
-    /// upload unless --reverse. `https://HOST/PATH` is the URL of a test of responsiveness. Write an IPv6 address with a port in brackets:
-    /// `[2001:db8::1]:5201`.
+    /// upload unless --reverse. `https://HOST/PATH` is the URL of a test of responsiveness. Write an
+    /// IPv6 address with a port in brackets: `[2001:db8::1]:5201`.
     host: ServerAddress,
     #[command(flatten)]
     way: RouteArguments,

@@ -201,20 +201,10 @@ mod tests {
 
     fn interval(direction: Direction, mbps: u64) -> Box<Interval> {
         let rate = BitRate::from_mbps(mbps);
+        let second = Span::from_secs(1);
         Box::new(Interval {
-            direction,
-            from: Span::ZERO,
-            to: Span::from_secs(1),
-            bytes: rate.bytes_in(Span::from_secs(1)),
-            rate,
-            retransmits: None,
             rtt: Some(Span::from_millis(20)),
-            echo_rtt: None,
-            cwnd: None,
-            omitted: false,
-            datagrams_sent: None,
-            datagrams: None,
-            streams: Vec::new(),
+            ..Interval::from_bytes(direction, [Span::ZERO, second], rate.bytes_in(second))
         })
     }
 

@@ -60,6 +60,14 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Returns what `curl` writes as `format` of a request for `path` and one for its address.
+    fn curl_and_address(&self, path: &str, format: &str) -> String {
+        let address = self.url("https", "/getIP");
+        let nowhere = ["-o", "/dev/null"];
+        let written = ["-w", format, &address];
+        self.curl(path, &[&nowhere[..], &nowhere, &written].concat())
+    }
+
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream
@@ -125,16 +133,8 @@ fn curl_gets_what_cloudflare_librespeed_and_responsiveness_have() {
         assert!(printed.starts_with(sent), "{output:?}");
     }
     // Both requests on one connection.
-    let both = [
-        "-o",
-        "/dev/null",
-        "-o",
-        "/dev/null",
-        "-w",
-        "%{num_connects} ",
-        &server.url("https", "/getIP"),
-    ];
-    assert_eq!(server.curl("/__down?bytes=3000000", &both), "1 0 ");
+    let both = server.curl_and_address("/__down?bytes=3000000", "%{num_connects} ");
+    assert_eq!(both, "1 0 ");
 }
 
 #[test]
@@ -183,16 +183,8 @@ fn either_version_of_http_refuses_the_same() {
         }
     }
     // What is refused on one stream does not end the others.
-    let both = [
-        "-o",
-        "/dev/null",
-        "-o",
-        "/dev/null",
-        "-w",
-        "%{http_code} %{num_connects} ",
-        &server.url("https", "/getIP"),
-    ];
-    assert_eq!(server.curl("/other", &both), "404 1 200 0 ");
+    let both = server.curl_and_address("/other", "%{http_code} %{num_connects} ");
+    assert_eq!(both, "404 1 200 0 ");
 }
 
 #[test]

@@ -325,19 +325,9 @@ fn upload_interval(from: Span, to: Span, before: &[SentAmount], after: &[SentAmo
         .collect();
     let bytes = streams.iter().map(|stream| stream.bytes).sum();
     Interval {
-        direction: Direction::Upload,
-        from,
-        to,
-        bytes,
-        rate: BitRate::from_bytes_in(bytes, to.saturating_sub(from)),
-        retransmits: None,
-        rtt: None,
-        echo_rtt: None,
-        cwnd: None,
-        omitted: false,
         datagrams_sent: streams.iter().map(|stream| stream.datagrams_sent).sum(),
-        datagrams: None,
         streams,
+        ..Interval::from_bytes(Direction::Upload, [from, to], bytes)
     }
 }
 

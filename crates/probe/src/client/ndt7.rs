@@ -1,7 +1,7 @@
 //! A client for servers of ndt7: M-Lab's, ours, or anybody's. One connection carries one direction.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,15 +13,12 @@ use fullpipe_sys::random_bytes;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use super::web_peer::{CLOSE_TIMEOUT, WebPeer, run_witnessed, web_request};
+use super::web_peer::{CLOSE_TIMEOUT, POLL_INTERVAL, WebPeer, run_witnessed, web_request};
 use crate::destination::Destination;
 use crate::engine::Framing;
 use crate::error::ProbeError;
 use crate::progress::CountedTransfer;
 use crate::web::{HeadFailure, WebConnection, WebTransfer};
-
-/// Time between two checks of a transfer, and for an interrupt.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Samples that are kept of a transfer.
 const MAX_SAMPLES: usize = 20_000;
@@ -57,18 +54,13 @@ pub fn measure_ndt7(
 /// # Errors
 /// Fails if ndt7 has no such test.
 fn sendable_request(request: &Request) -> Result<Request, TestRefusal> {
-    if request.streams != 1 {
-        let why = "ndt7 has one stream of TCP in one direction, as fast as it goes";
-        return Err(TestRefusal::new(ErrorNumber::UNIMPLEMENTED, why));
-    }
+    let why = "ndt7 has one stream of TCP in one direction, as fast as it goes";
+    let sendable = web_request(request, why)?;
     if request.duration > TEST_DURATION {
         let why = format!("a test of ndt7 lasts {TEST_DURATION} at most");
         return Err(TestRefusal::new(ErrorNumber::MAX_DURATION, why));
     }
-    web_request(
-        request,
-        "ndt7 has one stream of TCP in one direction, as fast as it goes",
-    )
+    Ok(sendable)
 }
 
 /// One direction against one server.

@@ -14,23 +14,21 @@ use fullpipe_http::{
     MAX_CONNECTIONS, MAX_PROBES, MOVING_INTERVALS, PROBE_SHARE, ProbeTimes, RPM_INTERVAL,
     ResponsivenessTargets, confidence, is_stable,
 };
-use fullpipe_iperf::{ErrorNumber, TestRefusal};
 use fullpipe_record::{Direction, Interval, Measurement, Request, RpmReport, RttReport};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use http::Uri;
 use tokio::task::{JoinSet, LocalSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
-use super::web_peer::{CLOSE_TIMEOUT, WebPeer, connect_to, run_witnessed, web_request};
+use super::web_peer::{
+    CLOSE_TIMEOUT, POLL_INTERVAL, WebPeer, connect_to, run_witnessed, web_request,
+};
 use crate::destination::Destination;
 use crate::engine::{FramedStream, Framing, incompressible_bytes};
 use crate::error::ProbeError;
 use crate::http2::{Http2Client, Http2Load, MAX_QUEUED, SharedProbes, SmallObject};
 use crate::progress::{CountedTransfer, FinishedTransfer};
 use crate::web::{WebConnection, WebTransfer};
-
-/// Time between two checks of a transfer, and for an interrupt.
-const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Samples that are kept of each connection.
 const MAX_SAMPLES: usize = 2_000;
@@ -62,11 +60,7 @@ pub fn measure_responsiveness(
     progress: &mut dyn FnMut(&Interval),
 ) -> Result<Measurement, ProbeError> {
     let why = "a test of responsiveness begins with one connection of TCP, in one direction, as fast as it goes";
-    let request = match request.streams {
-        1 => web_request(request, why),
-        _ => Err(TestRefusal::new(ErrorNumber::UNIMPLEMENTED, why)),
-    };
-    let request = request.map_err(ProbeError::Request)?;
+    let request = web_request(request, why).map_err(ProbeError::Request)?;
     let peer = WebPeer {
         destination,
         request: &request,
@@ -188,7 +182,11 @@ impl ResponsivenessTest<'_> {
             }
             due += Duration::from(RPM_INTERVAL);
             let now = (begun.elapsed().into(), moved_bytes(loaded));
-            let interval = interval_between(before, now, self.server.request.direction);
+            let (direction, bytes) = (
+                self.server.request.direction,
+                now.1.saturating_sub(before.1),
+            );
+            let interval = Interval::from_bytes(direction, [before.0, now.0], bytes);
             let mut times = foreign.take_times();
             times.http_loaded = shared.take_times();
             seen.push(IntervalCounts {
@@ -449,30 +447,6 @@ fn moved_bytes(loaded: &[LoadedConnection]) -> ByteCount {
         .flat_map(|snapshot| snapshot.streams)
         .map(|stream| stream.bytes)
         .sum()
-}
-
-/// Returns the interval between two counts.
-fn interval_between(
-    (from, before): (Span, ByteCount),
-    (to, now): (Span, ByteCount),
-    direction: Direction,
-) -> Interval {
-    let bytes = now.saturating_sub(before);
-    Interval {
-        direction,
-        from,
-        to,
-        bytes,
-        rate: BitRate::from_bytes_in(bytes, to.saturating_sub(from)),
-        retransmits: None,
-        rtt: None,
-        echo_rtt: None,
-        cwnd: None,
-        omitted: false,
-        datagrams_sent: None,
-        datagrams: None,
-        streams: Vec::new(),
-    }
 }
 
 fn is_goodput_stable(seen: &[IntervalCounts]) -> bool {

@@ -21,6 +21,9 @@ use crate::web::WebConnection;
 /// Time after which the next address of a name is tried, too.
 const NEXT_ADDRESS: Duration = Duration::from_secs(1);
 
+/// Time between two checks of a transfer, and for an interrupt.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
 /// Time for both ends to close.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -37,9 +40,10 @@ pub(super) struct WebPeer<'d> {
 /// Returns the request with its block filled in.
 ///
 /// # Errors
-/// Fails with the sentence `why` if it is for more than TCP in one direction, as fast as it goes.
+/// Fails with the sentence `why` if it is for more than one stream of TCP in one direction, as fast as it goes.
 pub(super) fn web_request(request: &Request, why: &str) -> Result<Request, TestRefusal> {
     let is_plain = request.transport == Transport::Tcp
+        && request.streams == 1
         && request.direction != Direction::Both
         && request.bytes.is_none()
         && request.rate.is_none()

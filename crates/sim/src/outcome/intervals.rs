@@ -1,5 +1,5 @@
 use fullpipe_record::{Direction, Interval, MAX_STREAM_INTERVALS, Request, Sample, StreamInterval};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_units::{ByteCount, Span};
 
 use super::{count_growth, counts_between, datagrams_between, latest_tcp_info};
 use crate::Simulation;
@@ -42,19 +42,8 @@ fn datagram_interval(simulation: &Simulation, from: Span, to: Span) -> Interval 
 /// An interval without the figures of its transport.
 fn interval_of_bytes(request: &Request, [from, to]: [Span; 2], bytes: ByteCount) -> Interval {
     Interval {
-        direction: request.direction,
-        from,
-        to,
-        bytes,
-        rate: BitRate::from_bytes_in(bytes, to.saturating_sub(from)),
-        retransmits: None,
-        rtt: None,
-        echo_rtt: None,
-        cwnd: None,
         omitted: to <= request.omit,
-        datagrams_sent: None,
-        datagrams: None,
-        streams: Vec::new(),
+        ..Interval::from_bytes(request.direction, [from, to], bytes)
     }
 }
 

@@ -256,10 +256,3 @@ pub(crate) fn loses_in_many_round_trips(view: &CaptureView) -> bool {
     round_trip
         .is_some_and(|rtt| losses::lossy_round_trips(&figures.flows, rtt) >= MANY_LOSSY_ROUND_TRIPS)
 }
-
-/// Finds a policer where a transfer has but a part of a path that seems full: others that fill a
-/// path keep a queue there, and a policer none.
-pub(crate) fn in_place_of_shared(view: &CaptureView) -> Option<Finding> {
-    let found = loses_in_many_round_trips(view) && !view.waits_on_path() && !view.queue_stands();
-    found.then(|| Finding::always(LossVerdict::Policer))
-}
