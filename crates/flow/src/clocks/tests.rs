@@ -85,7 +85,9 @@ proptest! {
         prop_assert_eq!(packets.nearer_to_first(), Some(0));
         let clocks = packets.compare_clocks(0);
         let error = (rate(&clocks).unwrap() - path.skew).abs();
-        prop_assert!(error < 3e-6, "{error} {clocks:?}");
+        // A line that is wrong by so much leaves a triangle of 30 s by 0.24 ms below it on one side,
+        // with none of the 400 packets (6 667 by second and second): a chance of exp(-24).
+        prop_assert!(error < 8e-6, "{error} {clocks:?}");
         let offset = clocks.offset.unwrap();
         prop_assert!((offset.rtt.as_secs_f64() - floors[0] - floors[1]).abs() < 2e-3, "{offset:?}");
         let seen = if offset.ahead == 1 { offset.by.as_secs_f64() } else { -offset.by.as_secs_f64() };
