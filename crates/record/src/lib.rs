@@ -39,6 +39,7 @@ mod relay;
 mod request;
 mod route;
 mod sample;
+mod schema;
 mod settings;
 mod simulation;
 mod steady;
@@ -121,6 +122,7 @@ pub use relay::{
 pub use request::{Buffer, ProgramWindow, Request, ResolvedRequest, StatedLoad, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo, packets_wait};
+pub use schema::{document_schema, event_schema};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use simulation::{
     Inferred, MeasuredTransfer, RateSpread, SegmentSpread, SimulatedTransfer, WhatIfReport,

@@ -1,18 +1,23 @@
-//! Guards the JSON schema: within one `SCHEMA_VERSION` it only grows.
+//! Guards the JSON schema: within one `SCHEMA_VERSION` it only grows. The snapshots are what the
+//! program prints.
 
 use fullpipe_record::{Document, EventLine};
+use insta::{assert_snapshot, with_settings};
 use schemars::{JsonSchema, schema_for};
 
 #[test]
 fn the_schema_changes_only_on_purpose() {
-    insta::assert_snapshot!(schema_of::<Document>());
+    assert_schema::<Document>("document");
 }
 
 #[test]
 fn the_schema_of_events_changes_only_on_purpose() {
-    insta::assert_snapshot!(schema_of::<EventLine<'_>>());
+    assert_schema::<EventLine<'_>>("event");
 }
 
-fn schema_of<T: JsonSchema>() -> String {
-    serde_json::to_string_pretty(&schema_for!(T)).unwrap()
+fn assert_schema<T: JsonSchema>(name: &str) {
+    let schema = serde_json::to_string_pretty(&schema_for!(T)).unwrap();
+    with_settings!({ snapshot_path => "../schema", prepend_module_to_snapshot => false }, {
+        assert_snapshot!(name, schema);
+    });
 }

@@ -16,7 +16,7 @@ mod prelude;
 mod text;
 mod timeline;
 
-pub use json::{document_json, document_schema, event_schema};
+pub use json::document_json;
 pub use page::{PageError, PageSource, difference_text, html_page, sweep_text, text_page};
 pub use text::{
     DEFAULT_COLUMNS, archive_check, archive_text, archive_thinned, bold_text, calculation_text,

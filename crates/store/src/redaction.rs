@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::LazyLock;
 
 use flate2::read::MultiGzDecoder;
-use fullpipe_record::{Document, StoredDocument};
+use fullpipe_record::{StoredDocument, document_schema};
 use serde_json::{Map, Value};
 
 /// Fields whose text names a host, a user or a file, in documents of this program and of others.
@@ -37,7 +37,8 @@ const NAMES: &[&str] = &[
 /// within these.
 static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let mut words = BTreeSet::new();
-    add_words(&mut words, schemars::schema_for!(Document).as_value());
+    let schema = serde_json::from_str(&document_schema());
+    add_words(&mut words, &schema.expect("the schema is JSON"));
     words
 });
 

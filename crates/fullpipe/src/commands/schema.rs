@@ -1,3 +1,5 @@
+use fullpipe_record::{document_schema, event_schema};
+
 use super::prelude::*;
 
 /// Print the JSON schema of what --json and --json-lines print.
@@ -11,9 +13,9 @@ pub(crate) struct SchemaArguments {
 impl RunCommand for SchemaArguments {
     fn run(&self, terminal: &Terminal) -> Result {
         terminal.print_result(&if self.events {
-            report::event_schema()
+            event_schema()
         } else {
-            report::document_schema()
+            document_schema()
         });
         Ok(())
     }

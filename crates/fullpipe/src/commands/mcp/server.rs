@@ -1,6 +1,7 @@
 //! The server: what clients ask, and what they are answered.
 
 use clap::CommandFactory;
+use fullpipe_record::document_schema;
 use fullpipe_store::ArchiveLocation;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
@@ -219,7 +220,7 @@ impl ServerHandler for ToolServer {
                 None,
             ));
         }
-        let text = ResourceContents::text(report::document_schema(), SCHEMA);
+        let text = ResourceContents::text(document_schema(), SCHEMA);
         let contents = vec![text.with_mime_type("application/schema+json")];
         Ok(ReadResourceResult::new(contents).into())
     }
