@@ -121,8 +121,7 @@ pub fn run_scenario(
         RunningStep {
             place,
             step,
-            stretches,
-            relay: &scenario.relay,
+            scenario,
             time_scale,
             interrupt,
         }
@@ -151,15 +150,11 @@ pub fn run_scenario_virtually(
             [&sender, &receiver],
             scenario.seed,
         );
-        let (place, stretches) = (
-            StepTarget::Virtual(&target, scenario.seed),
-            scenario.stretches_of(step),
-        );
+        let place = StepTarget::Virtual(&target, scenario.seed);
         RunningStep {
             place,
             step,
-            stretches,
-            relay: &scenario.relay,
+            scenario,
             time_scale,
             interrupt,
         }
@@ -264,9 +259,7 @@ enum StepTarget<'r> {
 struct RunningStep<'r> {
     place: StepTarget<'r>,
     step: &'r ScenarioStep,
-    stretches: Option<&'r Stretches>,
-    /// Settings of the relays that differ from the machine's.
-    relay: &'r [Change],
+    scenario: &'r Scenario,
     time_scale: Ratio,
     interrupt: Interrupt<'r>,
 }
@@ -323,7 +316,8 @@ impl RunningStep<'_> {
         cross_traffic: &[Request],
     ) -> Result<Prediction, ExperimentError> {
         let (path, request) = (self.target().path(), &self.step.request);
-        let relayed = self.stretches.filter(|_| self.step.relays);
+        let stretches = self.scenario.stretches_of(self.step);
+        let relayed = stretches.filter(|_| self.step.relays);
         Ok(match (relayed, self.step.ramp) {
             (Some(stretches), _) => {
                 let relay = self.relay_settings()?;
@@ -344,7 +338,9 @@ impl RunningStep<'_> {
     fn relay_settings(&self) -> Result<HostSettings, ExperimentError> {
         match self.place {
             StepTarget::Lab { target, .. } => target.relay_settings(),
-            StepTarget::Virtual(..) => Ok(HostSettings::of_linux_6_18().changed_by(self.relay)),
+            StepTarget::Virtual(..) => {
+                Ok(HostSettings::of_linux_6_18().changed_by(&self.scenario.relay))
+            }
         }
     }
 

@@ -35,8 +35,7 @@ impl PassageGrids {
         }
     }
 
-    /// Takes note of an acknowledgement of everything below `position`, where everything below
-    /// `before` was acknowledged so far.
+    /// Takes note of an acknowledgement, like [`Passages::record_acknowledgement`].
     pub(crate) fn record_acknowledgement(
         &mut self,
         origin: SequenceOrigin,

@@ -111,6 +111,16 @@ impl EngineError {
         }
     }
 
+    /// Returns the error as one of a permission that is lacking, if it is.
+    pub(crate) fn forbidden_if(self, is_forbidden: bool) -> Self {
+        let kind = if is_forbidden {
+            EngineErrorKind::Forbidden
+        } else {
+            self.kind
+        };
+        Self { kind, ..self }
+    }
+
     pub(crate) fn no_archive(cause: impl Into<String>) -> Self {
         Self {
             cause: cause.into(),
@@ -123,16 +133,7 @@ impl From<io::Error> for EngineError {
     fn from(error: io::Error) -> Self {
         const FORBIDDEN: [ErrorKind; 2] =
             [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
-        let is_forbidden = FORBIDDEN.contains(&error.kind());
-        let kind = if is_forbidden {
-            EngineErrorKind::Forbidden
-        } else {
-            EngineErrorKind::Other
-        };
-        Self {
-            kind,
-            ..Self::from_error(&error)
-        }
+        Self::from_error(&error).forbidden_if(FORBIDDEN.contains(&error.kind()))
     }
 }
 

@@ -11,7 +11,7 @@ use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls};
 
 use crate::engine::{
-    DatabaseEngine, DatabaseValue, EngineError, EngineErrorKind, EngineResult, Row, run_transaction,
+    DatabaseEngine, DatabaseValue, EngineError, EngineResult, Row, run_transaction,
 };
 
 /// Time limit for a connection, where the URL gives none, for data that the server does not
@@ -178,16 +178,7 @@ impl DatabaseEngine for PostgresEngine {
 
 impl From<postgres::Error> for EngineError {
     fn from(error: postgres::Error) -> Self {
-        let is_forbidden = error.code().is_some_and(is_forbidden);
-        let kind = if is_forbidden {
-            EngineErrorKind::Forbidden
-        } else {
-            EngineErrorKind::Other
-        };
-        Self {
-            kind,
-            ..Self::from_error(&error)
-        }
+        Self::from_error(&error).forbidden_if(error.code().is_some_and(is_forbidden))
     }
 }
 

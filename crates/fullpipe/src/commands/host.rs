@@ -54,17 +54,8 @@ enum HostAction {
         /// Capacity of the path: 100Mbit/s, 1G
         #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = parse_capacity)]
         bandwidth: BitRate,
-        /// Parallel streams over the path
-        #[arg(
-            long,
-            short = 'P',
-            visible_alias = "parallel",
-            help_heading = "Path",
-            value_name = "N",
-            default_value_t = 1,
-            value_parser = integer_parser(1..=128_u16)
-        )]
-        streams: u16,
+        #[command(flatten)]
+        parallel: StreamCount,
         #[command(flatten)]
         place: HostPlace,
         #[command(flatten)]
@@ -185,14 +176,8 @@ struct ApplyArguments {
     json: JsonArgument,
 }
 
-#[derive(Debug, Args)]
-struct MaybePath {
-    /// Round-trip time of the path: 173ms
-    #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = parse_rtt, requires = "bandwidth")]
-    rtt: Option<Span>,
-    /// Capacity of the path: 100Mbit/s, 1G
-    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = parse_capacity, requires = "rtt")]
-    bandwidth: Option<BitRate>,
+#[derive(Debug, Clone, Copy, Args)]
+struct StreamCount {
     /// Parallel streams over the path
     #[arg(
         long,
@@ -204,6 +189,18 @@ struct MaybePath {
         value_parser = integer_parser(1..=128_u16)
     )]
     streams: u16,
+}
+
+#[derive(Debug, Args)]
+struct MaybePath {
+    /// Round-trip time of the path: 173ms
+    #[arg(long, short, help_heading = "Path", value_name = "TIME", value_parser = parse_rtt, requires = "bandwidth")]
+    rtt: Option<Span>,
+    /// Capacity of the path: 100Mbit/s, 1G
+    #[arg(long, help_heading = "Path", value_name = "RATE", value_parser = parse_capacity, requires = "rtt")]
+    bandwidth: Option<BitRate>,
+    #[command(flatten)]
+    parallel: StreamCount,
 }
 
 impl MaybePath {
@@ -249,10 +246,10 @@ impl RunCommand for HostArguments {
             HostAction::Advise {
                 rtt,
                 bandwidth,
-                streams,
+                parallel,
                 ..
             } => {
-                print_advice(advise_host(*rtt, *bandwidth, *streams)?, terminal);
+                print_advice(advise_host(*rtt, *bandwidth, parallel.streams)?, terminal);
                 Ok(())
             }
             HostAction::Apply(arguments) => arguments.apply_changes(terminal),
@@ -275,7 +272,11 @@ fn show_settings(path: &MaybePath, terminal: &Terminal) -> Result {
     let mut shown = host_report(&system)?;
     if let Some((rtt, bandwidth)) = path.rtt_and_bandwidth() {
         let settings = inspect_host(&SysctlTree::of_this_host())?;
-        shown.allows = buffer_allowances(&settings, &usual_path(rtt, bandwidth), path.streams);
+        shown.allows = buffer_allowances(
+            &settings,
+            &usual_path(rtt, bandwidth),
+            path.parallel.streams,
+        );
     }
     terminal.print_result(&report::host_settings(&shown, path.rtt_and_bandwidth()));
     terminal.print_content(Content::HostSettings {
@@ -331,7 +332,7 @@ impl ApplyArguments {
                     "state changes, or the path for which they are advised, not both",
                 ));
             }
-            let advice = advise_host(rtt, bandwidth, self.path.streams)?;
+            let advice = advise_host(rtt, bandwidth, self.path.parallel.streams)?;
             let changes = advice.changes.into_iter();
             return Ok((
                 changes.map(|advised| advised.change).collect(),
