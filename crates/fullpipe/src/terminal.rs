@@ -13,9 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fullpipe_record::{Content, Document, ErrorReport, Event, EventLine};
-use fullpipe_report::{
-    DEFAULT_COLUMNS, PageSource, document_json, html_page, set_columns, without_marks,
-};
+use fullpipe_report::{DEFAULT_COLUMNS, PageSource, html_page, set_columns, without_marks};
 use fullpipe_units::printable_line;
 
 use crate::failure::{Failure, Result, cannot, run_failure, usage_failure};
@@ -168,7 +166,7 @@ impl Terminal {
 
     fn print_json(&self, result: &Document) {
         if self.format == OutputFormat::Json {
-            print_text(StandardStream::Output, &document_json(result));
+            print_text(StandardStream::Output, &result.to_indented_json());
         }
     }
 

@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de};
 
+use crate::indentation::indent_json;
 use crate::{
     ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination,
     CompletionForecast, CopyReport, DiagnosisReport, DifferenceReport, Experiment, GridReport,
@@ -95,6 +96,16 @@ impl Document {
     /// Never: records hold strings, numbers and lists, all of which can be written.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("a record can always be written as JSON")
+    }
+
+    /// Returns this document as JSON, one value a line, with a newline at its end.
+    ///
+    /// # Panics
+    /// Never, for the same reason.
+    pub fn to_indented_json(&self) -> String {
+        let mut text = indent_json(&self.to_json());
+        text.push(b'\n');
+        String::from_utf8(text).expect("a document is text")
     }
 }
 

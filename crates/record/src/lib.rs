@@ -23,6 +23,7 @@ mod grid;
 mod host;
 mod hours;
 mod impairment;
+mod indentation;
 mod lab;
 mod latency;
 mod legal;

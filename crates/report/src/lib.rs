@@ -10,13 +10,11 @@
 
 pub mod chart;
 pub mod iperf3;
-mod json;
 mod page;
 mod prelude;
 mod text;
 mod timeline;
 
-pub use json::document_json;
 pub use page::{PageError, PageSource, difference_text, html_page, sweep_text, text_page};
 pub use text::{
     DEFAULT_COLUMNS, archive_check, archive_text, archive_thinned, bold_text, calculation_text,
