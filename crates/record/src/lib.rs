@@ -122,7 +122,7 @@ pub use relay::{
 };
 pub use request::{Buffer, ProgramWindow, Request, ResolvedRequest, StatedLoad, Transport, Writer};
 pub use route::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
-pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo, packets_wait};
+pub use sample::{CongestionState, Sample, SocketMemory, TcpInfo, packets_wait, samples_by_stream};
 pub use schema::{document_schema, event_schema};
 pub use settings::{BufferTriple, Change, HostSettings, KernelVersion, RESTORABLE_QDISCS};
 pub use simulation::{

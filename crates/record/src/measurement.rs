@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::iter::Sum;
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,6 +9,7 @@ use crate::{
     CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, NetworkStack,
     OwnCapture, Placement, Request, ResolvedRequest, Responsiveness, RouteReport, RpmReport,
     Sample, TcpInfo, Thinning, Transport, UntilSure, Verdict, Web100, Web100Report,
+    samples_by_stream,
 };
 
 /// Direction of the data, seen from the end that asked for the test.
@@ -742,7 +742,8 @@ impl Measurement {
             return None;
         }
         let no_delay = self.carried_out().no_delay;
-        let [local, remote] = [&self.local, &self.remote].map(by_stream);
+        let [local, remote] =
+            [&self.local, &self.remote].map(|end| samples_by_stream(&end.samples));
         let of_stream = |stream: &StreamSummary| {
             let sender = if stream.direction == Direction::Download {
                 &remote
@@ -789,14 +790,6 @@ impl Measurement {
             Direction::Download => &self.local,
         }
     }
-}
-
-fn by_stream(end: &EndReport) -> BTreeMap<u16, Vec<&Sample>> {
-    let mut streams: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
-    for sample in &end.samples {
-        streams.entry(sample.stream).or_default().push(sample);
-    }
-    streams
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
-use std::collections::BTreeMap;
-
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::{Sample, Steady};
+use crate::{Sample, Steady, samples_by_stream};
 
 /// Samples of different streams that lie closer together than this are one snapshot.
 pub const SNAPSHOT_SPREAD: Span = Span::from_millis(20);
@@ -36,12 +34,9 @@ impl TransferProgress {
         samples: impl IntoIterator<Item = &'a Sample>,
         until: Span,
     ) -> Self {
-        let mut by_stream: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
-        for sample in samples.into_iter().filter(|sample| sample.at <= until) {
-            by_stream.entry(sample.stream).or_default().push(sample);
-        }
+        let samples = samples.into_iter().filter(|sample| sample.at <= until);
         Self {
-            streams: by_stream
+            streams: samples_by_stream(samples)
                 .into_values()
                 .map(|samples| stream_curve(samples, count))
                 .collect(),

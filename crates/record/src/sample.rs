@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -245,6 +247,18 @@ impl TcpInfo {
         };
         self.since_ack_received.is_some_and(|since| since > limit)
     }
+}
+
+/// Returns the samples of each stream, in the order in which they were taken.
+pub fn samples_by_stream<'a>(
+    samples: impl IntoIterator<Item = &'a Sample>,
+) -> BTreeMap<u16, Vec<&'a Sample>> {
+    let mut samples: Vec<&Sample> = samples.into_iter().collect();
+    samples.sort_by_key(|sample| sample.stream);
+    samples
+        .chunk_by(|one, next| one.stream == next.stream)
+        .map(|samples| (samples[0].stream, samples.to_vec()))
+        .collect()
 }
 
 impl Sample {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Evidence, Sample, TcpInfo, TransferProgress};
+use fullpipe_record::{Evidence, Sample, TcpInfo, TransferProgress, samples_by_stream};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::signals::snapshot::{own_window, received_bytes};
-use crate::signals::stream::by_stream;
 use crate::signals::{ArrivalCourse, path, share_of_votes};
 use crate::thresholds::{CLOCK_TICK, INFLATED_RTT_FACTOR, MIN_RECOVERIES};
 
@@ -52,7 +51,7 @@ impl<'a> ReceiverView<'a> {
                 steady.ramp + steady.duration,
             )
         });
-        let mut whole: Vec<Vec<&Sample>> = by_stream(&evidence.receiver_samples)
+        let mut whole: Vec<Vec<&Sample>> = samples_by_stream(&evidence.receiver_samples)
             .into_values()
             .collect();
         for flow in &mut whole {

@@ -1,6 +1,4 @@
-use std::collections::BTreeMap;
-
-use fullpipe_record::{Evidence, Sample, Steady, TcpInfo};
+use fullpipe_record::{Evidence, Sample, Steady, TcpInfo, samples_by_stream};
 use fullpipe_units::Span;
 
 use crate::signals::JudgedSample;
@@ -19,8 +17,8 @@ pub(crate) struct SenderStream<'a> {
 impl<'a> SenderStream<'a> {
     /// The streams of the sending end. Judged is `part`, or everything where there is none.
     pub(crate) fn from_sender_samples(evidence: &'a Evidence, part: Option<Steady>) -> Vec<Self> {
-        let received = by_stream(&evidence.receiver_samples);
-        let sent = by_stream(&evidence.sender_samples).into_iter();
+        let received = samples_by_stream(&evidence.receiver_samples);
+        let sent = samples_by_stream(&evidence.sender_samples).into_iter();
         sent.map(|(stream, samples)| {
             let received = received.get(&stream).map_or(&[][..], Vec::as_slice);
             let fallback = FallbackFigures::from_receiver_samples(stream, received, evidence);
@@ -90,13 +88,4 @@ impl<'a> SenderStream<'a> {
         let first = self.before.map_or(Some(0), |sample| counter(&sample.tcp))?;
         Some(last.saturating_sub(first))
     }
-}
-
-/// Returns the samples of each stream.
-pub(crate) fn by_stream(samples: &[Sample]) -> BTreeMap<u16, Vec<&Sample>> {
-    let mut streams: BTreeMap<u16, Vec<&Sample>> = BTreeMap::new();
-    for sample in samples {
-        streams.entry(sample.stream).or_default().push(sample);
-    }
-    streams
 }

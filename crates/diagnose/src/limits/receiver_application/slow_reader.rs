@@ -3,6 +3,7 @@
 use fullpipe_model::window;
 use fullpipe_record::{
     LegalVerdict, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample,
+    samples_by_stream,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, median};
 
@@ -10,7 +11,6 @@ use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::link;
 use crate::limits::{cpu, receive_window};
 use crate::signals::path::{self, time_on_the_line};
-use crate::signals::stream::by_stream;
 use crate::signals::{
     CaptureView, JudgedSample, ReceiverView, SenderStream, SenderView, share_of_votes,
 };
@@ -195,7 +195,7 @@ pub(crate) fn behind_limit_of_path(figures: &SenderView, found: &Finding) -> Opt
         return None;
     }
     let (from, to) = figures.judged_period();
-    let received = by_stream(&figures.evidence.receiver_samples).into_values();
+    let received = samples_by_stream(&figures.evidence.receiver_samples).into_values();
     let pairs: Vec<[&Sample; 2]> = received
         .flat_map(|flow| {
             flow.windows(2)
