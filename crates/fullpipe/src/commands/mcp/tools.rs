@@ -191,7 +191,7 @@ impl CommandTool {
         )
         .with_annotations(annotations);
         if has_documents(definition) {
-            tool.with_raw_output_schema(object(document_schema()).into())
+            tool.with_raw_output_schema(object(common_schema()).into())
         } else {
             tool
         }
@@ -269,7 +269,7 @@ fn is_file(argument: &Arg) -> bool {
 
 /// Returns what is common to all documents, in place of the schema of all, which is larger than
 /// everything else that a client reads of the tools.
-fn document_schema() -> Value {
+fn common_schema() -> Value {
     json!({
         "type": "object",
         "description": format!(
