@@ -147,7 +147,7 @@ mod tests_alone {
             8.0 * rate,
             seen[0]["summary"]["rate"].as_f64().unwrap(),
         );
-        for seen in &seen[1..] {
+        for (seen, window) in seen[1..].iter().zip([65_535, 262_143]) {
             println!("  {}", seen["limit"]["sentence"]);
             let limit = (&seen["limit"]["kind"], &seen["limit"]["cause"]);
             assert_eq!(
@@ -156,6 +156,8 @@ mod tests_alone {
                 "{}",
                 seen["limit"]
             );
+            // What the client has, though it grants half of that at a time.
+            assert_eq!(seen["local"]["http2_wait"]["window"], window);
         }
     }
 
