@@ -177,3 +177,21 @@ fn a_stream_that_was_added_was_not_idle_before() {
     });
     assert_eq!(diagnose(&slow).kind, Limit::SenderApplication);
 }
+
+#[test]
+fn what_waits_for_a_window_was_written_in_time_whatever_was_acknowledged_last() {
+    // The kernel says of the data acknowledged last that its program was late, a round trip ago.
+    let judged = |in_flight: f64, unsent: f64| {
+        let full = moment(94.15, 80.0);
+        let samples = samples(10.0, 1, |_| Moment {
+            in_flight: full.in_flight * in_flight,
+            unsent,
+            sndbuf: full.in_flight * 8.0,
+            app_limited: true,
+            ..full.clone()
+        });
+        diagnose(&builder::evidence("cubic", 40, samples)).kind
+    };
+    assert_eq!(judged(1.0, 50e3), Limit::Capacity);
+    assert_eq!(judged(0.5, 0.0), Limit::SenderApplication);
+}
