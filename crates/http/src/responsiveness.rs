@@ -200,7 +200,8 @@ fn is_stable(averages: &[f64]) -> bool {
     };
     let average = mean(latest);
     let squares = latest.map(|one| (one - average).powi(2));
-    mean(&squares).sqrt() <= STABLE_SHARE * last
+    // Nothing that comes is no load, and no answer.
+    *last > 0.0 && mean(&squares).sqrt() <= STABLE_SHARE * last
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -255,7 +256,7 @@ mod tests {
         assert!(!is_stable(&rising) && !is_stable(&[100.0; 3]) && is_stable(&[100.0; 4]));
         // Their standard deviation is 5, and 5.01.
         assert!(is_stable(&[90.0, 90.0, 100.0, 100.0]));
-        assert!(!is_stable(&[100.0, 100.0, 89.98, 89.98]));
+        assert!(!is_stable(&[100.0, 100.0, 89.98, 89.98]) && !is_stable(&[0.0; 9]));
     }
 
     #[test]
