@@ -159,8 +159,11 @@ impl Http2Server {
     /// # Errors
     /// Fails if they break the rules.
     pub(crate) fn take_input(&mut self, bytes: &[u8]) -> Result<u64, RuleBroken> {
-        if self.permitted.is_none() && self.first_input.len() <= MAX_FIRST_INPUT {
-            self.first_input.extend_from_slice(bytes);
+        if self.permitted.is_none() {
+            // One byte more shows that it is not all.
+            let room = MAX_FIRST_INPUT + 1 - self.first_input.len();
+            self.first_input
+                .extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
         self.pipe.push_input(bytes);
         self.drive_connection()?;
@@ -461,7 +464,9 @@ fn offered_window(first: &[u8]) -> Option<u64> {
     let [mut of_all, mut of_stream] = [INITIAL_WINDOW; 2];
     while let Some((head, payload)) = rest.split_first_chunk::<9>() {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        let payload = payload.get(..length)?;
+        let Some(payload) = payload.get(..length) else {
+            break;
+        };
         let number = |bytes: &[u8]| {
             bytes
                 .try_into()
@@ -470,10 +475,9 @@ fn offered_window(first: &[u8]) -> Option<u64> {
         };
         match (head[3], &head[5..]) {
             (SETTINGS, _) => {
-                let windows = payload
-                    .chunks_exact(6)
-                    .filter(|one| one[..2] == WINDOW_SETTING);
-                of_stream = windows.last().map_or(of_stream, |one| number(&one[2..]));
+                let mut settings = payload.chunks_exact(6).rev();
+                let window = settings.find(|one| one[..2] == WINDOW_SETTING);
+                of_stream = window.map_or(of_stream, |one| number(&one[2..]));
             }
             (WINDOW_UPDATE, [0, 0, 0, 0]) => of_all += number(payload),
             (WINDOW_UPDATE, _) => of_stream += number(payload),

@@ -169,8 +169,10 @@ fn a_window_is_what_the_client_offers_not_what_it_grants_again() {
         assert_eq!(wait.window, ByteCount::new(window));
         assert_eq!(server.held_back.handed, window + 30_000);
     }
-    assert_eq!(offered_window(&[0; MAX_FIRST_INPUT + 1]), None);
+    assert_eq!(offered_window(&vec![0; MAX_FIRST_INPUT + 1]), None);
     assert_eq!(offered_window(b"PRI"), None);
+    let cut = &frame(DATA, 0, 1, &[0; 9])[..12];
+    assert_eq!(offered_window(&[PREFACE, cut].concat()), Some(65_535));
 }
 
 #[test]
