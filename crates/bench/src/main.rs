@@ -1,6 +1,6 @@
 //! Load engines that are installed here, side by side: alternating in one run, medians, and ratios
-//! with their 95 % interval. That prints, and gates nothing; so does `trace`, of programs that read
-//! captures. `diagnosis` and `independent` hold the verdicts against planted limits, and `corpus`
+//! with their 95 % interval. That prints, and gates nothing; so do `trace`, of programs that read
+//! captures, and `web`, of servers of the web. `diagnosis` and `independent` hold the verdicts against planted limits, and `corpus`
 //! against the packets of captures; the exit code of the first says whether enough are right, that
 //! of the last whether anything is wrong.
 
@@ -22,6 +22,7 @@ mod report;
 mod start;
 mod throughput;
 mod trace;
+mod web;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -42,6 +43,7 @@ use crate::machine::Machine;
 use crate::program::Tools;
 use crate::report::{Heading, Report, case_head, outcome_text};
 use crate::trace::CaptureReading;
+use crate::web::WebDownloads;
 
 const AFTER_HELP: &str = "\
 Each program runs in turn, in reverse order every other round. A ratio is that
@@ -106,6 +108,8 @@ enum Other {
     Corpus(CorpusCheck),
     /// Compare how fast captures are read: fullpipe, tcptrace and tshark, in turn
     Trace(CaptureReading),
+    /// Compare how fast curl downloads with TLS: from `fullpipe serve --web` and from nginx, in turn
+    Web(WebDownloads),
     /// Send or receive as a program does that nobody tuned
     #[command(hide = true)]
     Peer(Peer),
@@ -131,6 +135,7 @@ fn main() -> ExitCode {
         }
         Some(Other::Corpus(check)) => check.run(stop),
         Some(Other::Trace(reading)) => reading.run(&fullpipe(reading.fullpipe.as_ref()), stop),
+        Some(Other::Web(downloads)) => downloads.run(&fullpipe(downloads.fullpipe.as_ref()), stop),
         Some(Other::Peer(peer)) => peer.run(),
         None => run(&cli, stop),
     };

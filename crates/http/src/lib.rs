@@ -30,8 +30,8 @@ pub use ndt7::{
 };
 pub use request::{RequestHead, RequestRefusal, WebSocketOffer, read_upgrade};
 pub use responsiveness::{
-    MAX_CONNECTIONS, MAX_PROBES, MOVING_INTERVALS, PROBE_SHARE, ProbeTimes, RPM_INTERVAL,
-    ResponsivenessTargets, confidence, is_stable,
+    MAX_CONNECTIONS, MAX_PROBES, PROBE_SHARE, ProbeTimes, RPM_INTERVAL, ResponsivenessTargets,
+    RpmCourse,
 };
 pub use speed_test::{SpeedTest, responsiveness_config};
 pub use websocket::{

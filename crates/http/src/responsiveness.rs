@@ -1,6 +1,8 @@
 //! The arithmetic of a client of responsiveness (draft-ietf-ippm-responsiveness-09), and what its
 //! server offers.
 
+use std::collections::VecDeque;
+
 use fullpipe_record::{RpmConfidence, RpmReport, trimmed_mean};
 use fullpipe_units::{BitRate, Span};
 use serde_json::Value;
@@ -21,9 +23,9 @@ pub const MAX_PROBES: u32 = 100;
 pub const PROBE_SHARE: f64 = 0.05;
 
 /// Intervals over which an average moves, and over which it must stay the same (MAD).
-pub const MOVING_INTERVALS: usize = 4;
+const MOVING_INTERVALS: usize = 4;
 
-/// Standard deviation ÷ mean of the latest averages, up to which they are stable (SDT).
+/// Standard deviation of the latest averages ÷ the last of them, up to which they are stable (SDT).
 const STABLE_SHARE: f64 = 0.05;
 
 /// Milliseconds of a minute.
@@ -108,55 +110,102 @@ impl ProbeTimes {
         let per_minute = f64::midpoint(MINUTE / foreign, MINUTE / http_loaded?);
         per_minute.is_finite().then_some(per_minute)
     }
+}
 
-    /// Returns the figures of these round trips, with a `goodput` over so many `connections`; `None`
-    /// if a kind of them is missing.
-    pub fn report(
-        &self,
-        goodput: BitRate,
-        connections: u16,
-        confidence: RpmConfidence,
-    ) -> Option<RpmReport> {
+/// What an interval brought.
+#[derive(Debug, Clone, Default)]
+struct RpmInterval {
+    goodput: BitRate,
+    times: ProbeTimes,
+}
+
+/// The course of a test (section 5.4): first the goodput becomes stable, and then the round trips.
+#[derive(Debug, Default)]
+pub struct RpmCourse {
+    /// The latest intervals.
+    intervals: VecDeque<RpmInterval>,
+    /// Average of the goodput over the latest intervals, at the end of each, in bit/s.
+    goodputs: Vec<f64>,
+    /// Round trips a minute of the latest intervals, at the end of each since the goodput became
+    /// stable; `None` until then.
+    rates: Option<Vec<f64>>,
+}
+
+impl RpmCourse {
+    /// Adds an interval with a `goodput` and the `times` that came in it.
+    pub fn add_interval(&mut self, goodput: BitRate, times: ProbeTimes) {
+        if self.intervals.len() == MOVING_INTERVALS {
+            self.intervals.pop_front();
+        }
+        self.intervals.push_back(RpmInterval { goodput, times });
+        if let Some(rates) = &mut self.rates {
+            let mut times = ProbeTimes::default();
+            self.intervals
+                .iter()
+                .for_each(|one| times.extend(&one.times));
+            rates.push(times.per_minute().unwrap_or_default());
+        } else if self.intervals.len() == MOVING_INTERVALS {
+            self.goodputs.push(self.mean_goodput().as_f64());
+            self.rates = is_stable(&self.goodputs).then(Vec::new);
+        }
+    }
+
+    /// Returns true once goodput and round trips have become stable.
+    pub fn is_complete(&self) -> bool {
+        self.rates.as_deref().is_some_and(is_stable)
+    }
+
+    /// Returns the figures of the latest intervals, with so many `connections` under load; `None` if a
+    /// kind of round trips is missing in them.
+    pub fn report(&self, connections: u16) -> Option<RpmReport> {
+        let mut times = ProbeTimes::default();
+        self.intervals
+            .iter()
+            .for_each(|one| times.extend(&one.times));
         Some(RpmReport {
-            per_minute: self.per_minute()?.round() as u64,
-            tcp: trimmed_mean(self.tcp.clone())?,
-            tls: trimmed_mean(self.tls.clone())?,
-            http: trimmed_mean(self.http.clone())?,
-            http_loaded: trimmed_mean(self.http_loaded.clone())?,
-            goodput,
+            per_minute: times.per_minute()?.round() as u64,
+            probes: (times.http.len() + times.http_loaded.len()) as u32,
+            tcp: trimmed_mean(times.tcp)?,
+            tls: trimmed_mean(times.tls)?,
+            http: trimmed_mean(times.http)?,
+            http_loaded: trimmed_mean(times.http_loaded)?,
+            goodput: self.mean_goodput(),
             connections,
-            probes: (self.http.len() + self.http_loaded.len()) as u32,
-            confidence,
+            confidence: self.confidence(),
         })
+    }
+
+    fn mean_goodput(&self) -> BitRate {
+        let sum: BitRate = self.intervals.iter().map(|one| one.goodput).sum();
+        sum.scale_by(1.0 / self.intervals.len().max(1) as f64)
+    }
+
+    /// Returns how sure the round trips are (section 5.4.1).
+    fn confidence(&self) -> RpmConfidence {
+        match &self.rates {
+            Some(_) if self.is_complete() => RpmConfidence::High,
+            Some(rates) if rates.len() >= MOVING_INTERVALS => RpmConfidence::Medium,
+            _ => RpmConfidence::Low,
+        }
     }
 }
 
-/// Returns true if the moving average of `values`, one of each interval, has stayed the same over
-/// the latest intervals (section 4.3).
-pub fn is_stable(values: &[f64]) -> bool {
-    let averages: Vec<f64> = values
-        .windows(MOVING_INTERVALS)
-        .map(mean)
-        .rev()
-        .take(MOVING_INTERVALS)
-        .collect();
-    let average = mean(&averages);
-    let squares: Vec<f64> = averages.iter().map(|one| (one - average).powi(2)).collect();
-    averages.len() == MOVING_INTERVALS && mean(&squares).sqrt() <= STABLE_SHARE * average
+/// Returns true if the latest of these averages, of one interval each, are the same.
+fn is_stable(averages: &[f64]) -> bool {
+    let Some((latest, last)) = averages
+        .last_chunk::<MOVING_INTERVALS>()
+        .zip(averages.last())
+    else {
+        return false;
+    };
+    let average = mean(latest);
+    let squares = latest.map(|one| (one - average).powi(2));
+    // Nothing that comes is no load, and no answer.
+    *last > 0.0 && mean(&squares).sqrt() <= STABLE_SHARE * last
 }
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Returns how sure the figures of a test are in which goodput and round trips became stable or not
-/// (section 4.4).
-pub const fn confidence(is_goodput_stable: bool, is_rpm_stable: bool) -> RpmConfidence {
-    match (is_goodput_stable, is_rpm_stable) {
-        (true, true) => RpmConfidence::High,
-        (true, false) => RpmConfidence::Medium,
-        (false, _) => RpmConfidence::Low,
-    }
 }
 
 #[cfg(test)]
@@ -178,8 +227,6 @@ mod tests {
         };
         // Half of 60000 ÷ 40, and half of 60000 ÷ 200.
         assert_eq!(times.per_minute().map(f64::round), Some(900.0));
-        let report = times.report(BitRate::ZERO, 3, RpmConfidence::High).unwrap();
-        assert_eq!((report.per_minute, report.tls), (900, times.tls[0]));
         let lacking = ProbeTimes {
             tls: Vec::new(),
             ..times
@@ -187,16 +234,58 @@ mod tests {
         assert!(lacking.per_minute().is_none());
     }
 
+    /// Returns the course of intervals with these goodputs, in Mbit/s, and this round trip.
+    fn course_of(intervals: &[(f64, u64)]) -> RpmCourse {
+        let mut course = RpmCourse::default();
+        for &(goodput, time) in intervals {
+            let [tcp, tls, http, http_loaded] = [(); 4].map(|()| millis(&[time]));
+            let times = ProbeTimes {
+                tcp,
+                tls,
+                http,
+                http_loaded,
+            };
+            course.add_interval(BitRate::from_bps_f64(goodput * 1e6), times);
+        }
+        course
+    }
+
     #[test]
-    fn averages_are_stable_once_they_stay_within_a_twentieth() {
+    fn averages_are_stable_once_they_stay_within_a_twentieth_of_the_last() {
         let rising: Vec<f64> = (1..20).map(|at| f64::from(at) * 10.0).collect();
-        assert!(!is_stable(&rising));
-        let level = [&rising[..4], &[100.0; 7]].concat();
-        assert!(is_stable(&level) && !is_stable(&level[..8]));
-        assert!(!is_stable(&[100.0; 6]) && is_stable(&[100.0; 7]));
-        assert_eq!(confidence(true, true), RpmConfidence::High);
-        assert_eq!(confidence(true, false), RpmConfidence::Medium);
-        assert_eq!(confidence(false, true), RpmConfidence::Low);
+        assert!(!is_stable(&rising) && !is_stable(&[100.0; 3]) && is_stable(&[100.0; 4]));
+        // Their standard deviation is 5, and 5.01.
+        assert!(is_stable(&[90.0, 90.0, 100.0, 100.0]));
+        assert!(!is_stable(&[100.0, 100.0, 89.98, 89.98]) && !is_stable(&[0.0; 9]));
+    }
+
+    #[test]
+    fn round_trips_are_watched_once_the_goodput_was_stable() {
+        // Four averages of four intervals make a goodput stable, and four more the round trips.
+        let level = [(50.0, 200); 11];
+        let early = course_of(&level[..10]);
+        assert!(!early.is_complete());
+        assert_eq!(early.report(1).unwrap().confidence, RpmConfidence::Low);
+        let complete = course_of(&level);
+        assert!(complete.is_complete());
+        let report = complete.report(11).unwrap();
+        assert_eq!(report.confidence, RpmConfidence::High);
+        assert_eq!(
+            (report.per_minute, report.probes, report.connections),
+            (300, 8, 11)
+        );
+        assert_eq!(report.goodput, BitRate::from_bps(50_000_000));
+        // A goodput that was stable need not stay so; round trips count from then on.
+        let later = [(50.0, 200), (40.0, 400), (30.0, 800), (50.0, 1600)];
+        let varied = course_of(&[&level[..7], &later[..]].concat());
+        assert!(!varied.is_complete());
+        assert_eq!(varied.report(1).unwrap().confidence, RpmConfidence::Medium);
+        let growing: Vec<(f64, u64)> = (1..30).map(|at| (f64::from(at), 200)).collect();
+        assert_eq!(
+            course_of(&growing[..12]).report(1).unwrap().confidence,
+            RpmConfidence::Low
+        );
+        assert!(course_of(&[]).report(1).is_none());
     }
 
     #[test]

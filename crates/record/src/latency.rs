@@ -253,11 +253,12 @@ pub struct RpmReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RpmConfidence {
-    /// The goodput was still changing at the end: there may have been too little load.
+    /// The goodput became stable too late or never, for round trips of four intervals to follow:
+    /// there may have been too little load.
     Low,
-    /// The goodput was stable, the round trips were not.
+    /// The goodput became stable, the round trips did not.
     Medium,
-    /// Both were stable.
+    /// Both became stable.
     High,
 }
 

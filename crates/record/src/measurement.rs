@@ -150,7 +150,8 @@ pub struct Handshake {
 pub struct Http2Wait {
     /// Time in which they let it send nothing, though it had data and TCP had taken all so far.
     pub time: Span,
-    /// Bytes that it had sent when it first had to wait: those windows, as they were at first.
+    /// Bytes that those windows let it send before any had arrived: the smaller one of the stream and
+    /// of the connection.
     pub window: ByteCount,
 }
 

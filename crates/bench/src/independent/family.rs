@@ -38,6 +38,8 @@ pub(crate) struct Family {
     pub(crate) of_left: bool,
     #[serde(default)]
     pub(crate) small_programs: bool,
+    #[serde(default)]
+    pub(crate) http2: bool,
     #[serde(default = "usual_round_trips")]
     pub(crate) round_trips: f64,
     #[serde(default = "usual_seconds")]

@@ -208,6 +208,7 @@ impl Plan {
         let (rmem, wmem) = (window * 1.6, window * 1.5);
         let figures = [
             ("{window}", window),
+            ("{window_bits}", window.log2().floor()),
             ("{rmem}", rmem),
             ("{rmem_usual}", rmem.min(131_072.0)),
             ("{wmem}", wmem),
@@ -389,7 +390,7 @@ impl Plan {
         self.case.client = [flags, words(&load), self.bandwidth()].concat();
     }
 
-    /// Chooses a client of `fullpipe serve --web`: this program's of ndt7, or curl.
+    /// Chooses a client of `fullpipe serve --web`: this program's of ndt7, curl, or nghttp.
     fn clients_of_web(&mut self, family: &Family, seconds: f64, draw: &mut Random) {
         self.case.states_rate = false;
         let is_full = self.case.expected == "capacity/link";
@@ -398,11 +399,17 @@ impl Plan {
         let flags = std::mem::take(&mut self.flags).join(" ");
         let is_ndt7 = match (family.small_programs, self.downloads) {
             (true, _) => false,
+            _ if family.http2 => false,
             (false, true) => self.control == "bbr",
             (false, false) => draw.chance(0.5),
         };
         let curl = format!("curl --silent --insecure {flags} https://{FAR}:{PORT}");
         self.case.client = match (is_ndt7, self.downloads) {
+            // A window of half the size, of which half is granted at a time, takes four times as long.
+            (false, true) if family.http2 => words(&format!(
+                "nghttp --null-out --no-dep {flags} https://{FAR}:{PORT}/__down?bytes={:.0}",
+                bytes / 2.0
+            )),
             (false, true) => words(&format!(
                 "{curl}/__down?bytes={bytes:.0} --output /dev/null"
             )),

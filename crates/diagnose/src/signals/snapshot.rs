@@ -138,11 +138,22 @@ impl<'a> JudgedSample<'a> {
             .tcp
             .app_limited
             .or_else(|| self.has_nothing_to_send())?;
-        let left_empty = nothing_to_send && self.queued? < self.sndbuf?.scale_by(LOW_BUFFER_SHARE);
+        let left_empty = nothing_to_send
+            && self.queued? < self.sndbuf?.scale_by(LOW_BUFFER_SHARE)
+            && !self.waits_for_window();
         let little_to_send = self
             .not_sent
             .is_some_and(|not_sent| not_sent * 2 <= SEGMENT_TRAIN);
         Some(left_empty || (!buffer_is_full && little_to_send && self.has_room() == Some(true)))
+    }
+
+    /// Returns true if data is unsent that no window lets out: `app_limited` is of the data that was
+    /// acknowledged last, and a round trip old.
+    fn waits_for_window(&self) -> bool {
+        let segment = self.sample.tcp.snd_mss.unwrap_or_default();
+        let is_closed = self.window.is_some_and(|window| window < segment);
+        self.not_sent.is_some_and(|not_sent| not_sent > segment)
+            && (is_closed || self.has_room() == Some(false))
     }
 
     /// Before Linux 4.9 the kernel does not say so itself: less than a segment unsent, with room

@@ -4,6 +4,10 @@ use fullpipe_units::Span;
 use crate::signals::JudgedSample;
 use crate::signals::snapshot::FallbackFigures;
 
+/// Time within which the streams of one load begin. A stream of which there are samples only later
+/// was added then, as a test of responsiveness adds its connections.
+const TOGETHER: Span = Span::from_millis(500);
+
 /// One stream at the sending end.
 pub(crate) struct SenderStream<'a> {
     /// Every sample, by time.
@@ -18,13 +22,26 @@ impl<'a> SenderStream<'a> {
     /// The streams of the sending end. Judged is `part`, or everything where there is none.
     pub(crate) fn from_sender_samples(evidence: &'a Evidence, part: Option<Steady>) -> Vec<Self> {
         let received = samples_by_stream(&evidence.receiver_samples);
-        let sent = samples_by_stream(&evidence.sender_samples).into_iter();
-        sent.map(|(stream, samples)| {
+        let sent = samples_by_stream(&evidence.sender_samples);
+        let begun = evidence.sender_samples.iter().map(|sample| sample.at).min();
+        let latest = begun.unwrap_or_default() + TOGETHER;
+        let flows = sent.into_iter().map(|(stream, samples)| {
             let received = received.get(&stream).map_or(&[][..], Vec::as_slice);
             let fallback = FallbackFigures::from_receiver_samples(stream, received, evidence);
-            Self::new(samples, &fallback, part)
-        })
-        .collect()
+            let mut flow = Self::new(samples, &fallback, part);
+            if flow.whole.first().is_some_and(|first| first.at > latest) {
+                flow.begin_at_first_sample();
+            }
+            flow
+        });
+        flows.collect()
+    }
+
+    /// Leaves out what was before the first sample: the stream was not there yet.
+    fn begin_at_first_sample(&mut self) {
+        if self.before.is_none() && !self.snapshots.is_empty() {
+            self.before = Some(self.snapshots.remove(0).sample);
+        }
     }
 
     pub(crate) fn new(

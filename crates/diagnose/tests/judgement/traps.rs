@@ -1,7 +1,7 @@
 //! Fields of the kernel that mislead, each seen on Linux 6.18 (T1 to T5 of the reference).
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{Cause, Limit, Sample, TcpInfo};
+use fullpipe_record::{Cause, Evidence, Limit, Sample, TcpInfo};
 use fullpipe_units::{ByteCount, Span};
 
 use crate::builder::{
@@ -150,4 +150,48 @@ fn t5_a_least_rtt_from_the_handshake_is_no_sign_of_a_queue() {
         (Limit::CongestionWindow, Cause::EarlyExit),
         "{verdict:#?}"
     );
+}
+
+/// The evidence of twelve streams of which one more is added each second, at `moment` of their
+/// number.
+fn added_one_by_one(moment: impl Fn(f64) -> Moment) -> Evidence {
+    let mut added = samples(12.0, 12, |t| moment(t.floor() + 1.0));
+    added.retain_mut(|sample| {
+        let begun = Span::from_secs(sample.stream.into());
+        sample.tcp.busy = sample.tcp.busy.map(|busy| busy.saturating_sub(begun));
+        sample.at > begun
+    });
+    builder::evidence("cubic", 20, added)
+}
+
+#[test]
+fn a_stream_that_was_added_was_not_idle_before() {
+    let full = added_one_by_one(|streams| moment(94.15 / streams, 56.0));
+    assert_eq!(diagnose(&full).kind, Limit::Capacity);
+    let slow = added_one_by_one(|streams| Moment {
+        busy: 0.5,
+        in_flight: 0.0,
+        unsent: 0.0,
+        app_limited: true,
+        ..moment(10.0 / streams, 20.0)
+    });
+    assert_eq!(diagnose(&slow).kind, Limit::SenderApplication);
+}
+
+#[test]
+fn what_waits_for_a_window_was_written_in_time_whatever_was_acknowledged_last() {
+    // The kernel says of the data acknowledged last that its program was late, a round trip ago.
+    let judged = |in_flight: f64, unsent: f64| {
+        let full = moment(94.15, 80.0);
+        let samples = samples(10.0, 1, |_| Moment {
+            in_flight: full.in_flight * in_flight,
+            unsent,
+            sndbuf: full.in_flight * 8.0,
+            app_limited: true,
+            ..full.clone()
+        });
+        diagnose(&builder::evidence("cubic", 40, samples)).kind
+    };
+    assert_eq!(judged(1.0, 50e3), Limit::Capacity);
+    assert_eq!(judged(0.5, 0.0), Limit::SenderApplication);
 }

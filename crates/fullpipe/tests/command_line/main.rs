@@ -24,6 +24,7 @@ mod handed_over;
 mod help;
 mod host;
 mod hostile;
+mod hostile_http2;
 mod hostile_loads;
 mod hostile_relays;
 mod interop;

@@ -147,7 +147,7 @@ mod tests_alone {
             8.0 * rate,
             seen[0]["summary"]["rate"].as_f64().unwrap(),
         );
-        for seen in &seen[1..] {
+        for (seen, window) in seen[1..].iter().zip([65_535, 262_143]) {
             println!("  {}", seen["limit"]["sentence"]);
             let limit = (&seen["limit"]["kind"], &seen["limit"]["cause"]);
             assert_eq!(
@@ -156,6 +156,8 @@ mod tests_alone {
                 "{}",
                 seen["limit"]
             );
+            // What the client has, though it grants half of that at a time.
+            assert_eq!(seen["local"]["http2_wait"]["window"], window);
         }
     }
 
@@ -168,35 +170,28 @@ mod tests_alone {
         let lab = Lab::start(&mark, path, "");
         let _server = start(&lab, &log_of(&mark));
         let url = "https://198.18.0.2:4443";
-        let command = [
-            SELF,
-            "measure",
-            url,
-            "--rpm",
-            "--reverse",
-            "--json",
-            "--no-store",
-        ];
+        let command = [SELF, "measure", url, "--rpm", "--json", "--no-store"];
         let report = document(&run(&mut lab.host("sender", &command), TIMEOUT));
-        let rpm = &report["measurement"]["rtt"]["rpm"];
-        println!("{rpm}");
-        // A handshake waits for the queue and the path, unless the queue was just emptied by losses.
-        let tcp = rpm["tcp"].as_f64().unwrap();
-        assert!((0.1..0.25).contains(&tcp), "{rpm}");
-        assert!(
-            (50.0..600.0).contains(&rpm["per_minute"].as_f64().unwrap()),
-            "{rpm}"
-        );
-        // Data behind a hole counts when that is filled, two times the queue and the path later, which
-        // is 11 % of the four seconds; and what overflows is sent again.
-        assert!(
-            (30e6..56e6).contains(&rpm["goodput"].as_f64().unwrap()),
-            "{rpm}"
-        );
-        assert_eq!(
-            report["measurement"]["limit"]["kind"], "capacity",
-            "{report:#}"
-        );
+        for direction in ["measurement", "followed_by"] {
+            let measured = &report[direction];
+            let rpm = &measured["rtt"]["rpm"];
+            println!("{direction} {rpm} {}", measured["limit"]["sentence"]);
+            // A handshake waits for the queue and the path, unless the queue was just emptied by losses.
+            let tcp = rpm["tcp"].as_f64().unwrap();
+            assert!((0.1..0.25).contains(&tcp), "{rpm}");
+            assert!(
+                (50.0..600.0).contains(&rpm["per_minute"].as_f64().unwrap()),
+                "{rpm}"
+            );
+            // Data behind a hole counts when that is filled, two times the queue and the path later,
+            // which is 11 % of the four seconds; and what overflows is sent again.
+            assert!(
+                (30e6..56e6).contains(&rpm["goodput"].as_f64().unwrap()),
+                "{rpm}"
+            );
+            // Most connections were not there at first.
+            assert_eq!(measured["limit"]["kind"], "capacity", "{report:#}");
+        }
     }
 
     #[test]

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fullpipe_control::WebClientTls;
 use fullpipe_http::{
-    MAX_CONNECTIONS, MAX_PROBES, MOVING_INTERVALS, PROBE_SHARE, ProbeTimes, RPM_INTERVAL,
-    ResponsivenessTargets, confidence, is_stable,
+    MAX_CONNECTIONS, MAX_PROBES, PROBE_SHARE, ProbeTimes, RPM_INTERVAL, ResponsivenessTargets,
+    RpmCourse,
 };
-use fullpipe_record::{Direction, Interval, Measurement, Request, RpmReport, RttReport};
+use fullpipe_record::{Direction, Interval, Measurement, Request, RttReport};
 use fullpipe_units::{BitRate, ByteCount, Span};
 use http::Uri;
 use tokio::task::{JoinSet, LocalSet, spawn_blocking};
@@ -108,13 +108,6 @@ struct LoadedConnection {
     counted: CountedTransfer,
 }
 
-/// What an interval brought.
-#[derive(Debug, Clone, Default)]
-struct IntervalCounts {
-    goodput: BitRate,
-    times: ProbeTimes,
-}
-
 /// The URLs of the test.
 #[derive(Debug, Clone)]
 struct TargetUrls {
@@ -139,15 +132,15 @@ impl ResponsivenessTest<'_> {
             progress(&interval);
             intervals.push(interval);
         };
-        let seen = tokio::select! {
-            seen = self.watch(&mut loaded, &urls, &shared, &foreign, &mut report) => seen?,
-            () = foreign.send_probes() => Vec::new(),
+        let course = tokio::select! {
+            course = self.watch(&mut loaded, &urls, &shared, &foreign, &mut report) => course?,
+            () = foreign.send_probes() => RpmCourse::default(),
         };
         let connections = loaded.len() as u16;
         let (transfer, finished) = self.finish_loads(loaded).await?;
         let mut measurement = transfer.into_measurement(begun, finished, &[], intervals);
         measurement.rtt = RttReport {
-            rpm: report_of(&seen, connections),
+            rpm: course.report(connections),
             ..measurement.rtt
         };
         measurement.interrupted = self.interrupt.load(Ordering::Relaxed);
@@ -155,8 +148,8 @@ impl ResponsivenessTest<'_> {
         Ok(measurement)
     }
 
-    /// Adds a connection after each interval in which the goodput still grew, until goodput and
-    /// round trips are stable or the time is over. Returns what the intervals brought.
+    /// Adds a connection after each interval, until goodput and round trips have become stable or the
+    /// time is over. Returns what the intervals brought.
     async fn watch(
         &self,
         loaded: &mut Vec<LoadedConnection>,
@@ -164,10 +157,15 @@ impl ResponsivenessTest<'_> {
         shared: &Arc<SharedProbes>,
         foreign: &Rc<ForeignProbes>,
         report: &mut dyn FnMut(Interval),
-    ) -> Result<Vec<IntervalCounts>, ProbeError> {
-        let (begun, mut seen, mut before) =
-            (Instant::now(), Vec::new(), (Span::ZERO, ByteCount::ZERO));
+    ) -> Result<RpmCourse, ProbeError> {
+        let request = &self.server.request;
+        let (begun, mut course, mut before) = (
+            Instant::now(),
+            RpmCourse::default(),
+            (Span::ZERO, ByteCount::ZERO),
+        );
         let mut due = begun + Duration::from(RPM_INTERVAL);
+        let mut connecting = JoinSet::new();
         shared.set_period(Duration::from_secs_f64(1.0 / FIRST_PROBES));
         loop {
             while Instant::now() < due {
@@ -177,35 +175,30 @@ impl ResponsivenessTest<'_> {
                 }
                 let has_ended = loaded.iter().any(|one| one.counted.is_over());
                 if has_ended || self.interrupt.load(Ordering::Relaxed) {
-                    return Ok(seen);
+                    return Ok(course);
+                }
+                if let Some(Ok(next)) = connecting.try_join_next() {
+                    loaded.push(self.begin_load(next?, urls, shared)?);
                 }
             }
             due += Duration::from(RPM_INTERVAL);
             let now = (begun.elapsed().into(), moved_bytes(loaded));
-            let (direction, bytes) = (
-                self.server.request.direction,
-                now.1.saturating_sub(before.1),
-            );
-            let interval = Interval::from_bytes(direction, [before.0, now.0], bytes);
+            let bytes = now.1.saturating_sub(before.1);
+            let interval = Interval::from_bytes(request.direction, [before.0, now.0], bytes);
             let mut times = foreign.take_times();
             times.http_loaded = shared.take_times();
-            seen.push(IntervalCounts {
-                goodput: interval.rate,
-                times,
-            });
+            let goodput = interval.rate;
+            course.add_interval(goodput, times);
             before = now;
             report(interval);
-            let has_settled = is_goodput_stable(&seen);
-            if (has_settled && is_rpm_stable(&seen))
-                || now.0 + RPM_INTERVAL > self.server.request.duration
-            {
-                return Ok(seen);
+            if course.is_complete() || now.0 + RPM_INTERVAL > request.duration {
+                return Ok(course);
             }
-            if !has_settled && loaded.len() < MAX_CONNECTIONS {
-                let next = self.server.new_connection(foreign.address).await?;
-                loaded.push(self.begin_load(next, urls, shared)?);
+            if loaded.len() + connecting.len() < MAX_CONNECTIONS {
+                let (server, address) = (Rc::clone(&self.server), foreign.address);
+                connecting.spawn_local(async move { server.new_connection(address).await });
             }
-            let rate = probes_a_second(seen.last().map(|last| last.goodput).unwrap_or_default());
+            let rate = probes_a_second(goodput);
             foreign.rate.set(rate);
             shared.set_period(Duration::from_secs_f64(loaded.len() as f64 / rate));
         }
@@ -447,29 +440,4 @@ fn moved_bytes(loaded: &[LoadedConnection]) -> ByteCount {
         .flat_map(|snapshot| snapshot.streams)
         .map(|stream| stream.bytes)
         .sum()
-}
-
-fn is_goodput_stable(seen: &[IntervalCounts]) -> bool {
-    let goodputs: Vec<f64> = seen.iter().map(|one| one.goodput.as_f64()).collect();
-    is_stable(&goodputs)
-}
-
-fn is_rpm_stable(seen: &[IntervalCounts]) -> bool {
-    let rates = seen
-        .iter()
-        .map(|one| one.times.per_minute().unwrap_or_default());
-    is_stable(&rates.collect::<Vec<f64>>())
-}
-
-/// Returns the figures of the latest intervals; `None` if a kind of probe was not answered in them.
-fn report_of(seen: &[IntervalCounts], connections: u16) -> Option<RpmReport> {
-    let latest = &seen[seen.len().saturating_sub(MOVING_INTERVALS)..];
-    let mut times = ProbeTimes::default();
-    for one in latest {
-        times.extend(&one.times);
-    }
-    let sum: BitRate = latest.iter().map(|one| one.goodput).sum();
-    let goodput = sum.scale_by(1.0 / latest.len().max(1) as f64);
-    let confidence = confidence(is_goodput_stable(seen), is_rpm_stable(seen));
-    times.report(goodput, connections, confidence)
 }

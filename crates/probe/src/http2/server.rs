@@ -25,6 +25,22 @@ const MAX_FIELDS: u32 = 16 << 10;
 /// Bytes that are read at most of a body that nobody wants.
 const MAX_UNWANTED: usize = 64 << 10;
 
+/// Bytes that are kept at most of what comes before a load.
+const MAX_FIRST_INPUT: usize = 16 << 10;
+
+/// Length of what a client sends before its frames (RFC 9113, section 3.4).
+const PREFACE_LENGTH: usize = 24;
+
+/// Types of frames (RFC 9113, section 6).
+const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
+
+/// `SETTINGS_INITIAL_WINDOW_SIZE` (RFC 9113, section 6.5.2).
+const WINDOW_SETTING: [u8; 2] = [0, 4];
+
+/// Windows before any setting (RFC 9113, section 6.9.2).
+const INITIAL_WINDOW: u64 = 65_535;
+
 /// What a request gets.
 #[derive(Debug)]
 pub(crate) enum Http2Reply {
@@ -57,6 +73,8 @@ pub(crate) struct Http2Server {
     /// True if nothing was left to send when it was last asked for.
     is_drained: bool,
     held_back: HeldBack,
+    /// What came first, until a load begins.
+    first_input: Vec<u8>,
     /// Requests so far.
     requests: u64,
 }
@@ -94,6 +112,8 @@ struct HeldBack {
     since: Option<Span>,
     past: Http2Wait,
     handed: u64,
+    /// The windows when the load began, if they are known.
+    offered: Option<u64>,
 }
 
 impl WaitingLoad {
@@ -129,6 +149,7 @@ impl Http2Server {
             permitted: None,
             is_drained: false,
             held_back: HeldBack::default(),
+            first_input: Vec::new(),
             requests: 0,
         }
     }
@@ -138,6 +159,12 @@ impl Http2Server {
     /// # Errors
     /// Fails if they break the rules.
     pub(crate) fn take_input(&mut self, bytes: &[u8]) -> Result<u64, RuleBroken> {
+        if self.permitted.is_none() {
+            // One byte more shows that it is not all.
+            let room = MAX_FIRST_INPUT + 1 - self.first_input.len();
+            self.first_input
+                .extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
         self.pipe.push_input(bytes);
         self.drive_connection()?;
         self.discard_unwanted();
@@ -176,7 +203,10 @@ impl Http2Server {
         let Some(first) = self.waiting.first() else {
             return;
         };
-        self.held_back = HeldBack::default();
+        self.held_back = HeldBack {
+            offered: offered_window(&self.first_input),
+            ..HeldBack::default()
+        };
         self.permitted = Some(PermittedLoads {
             direction: first.direction(),
             id: id.to_owned(),
@@ -407,7 +437,9 @@ impl fmt::Debug for Http2Server {
 impl HeldBack {
     fn note_state(&mut self, at: Span, is_held: bool) {
         if is_held && self.past.window == ByteCount::ZERO {
-            self.past.window = ByteCount::new(self.handed);
+            // Some of what was handed over may have been granted again by now.
+            let window = self.offered.unwrap_or(self.handed).min(self.handed);
+            self.past.window = ByteCount::new(window);
         }
         if !is_held {
             self.past = self.total_until(at);
@@ -422,6 +454,38 @@ impl HeldBack {
             ..self.past
         }
     }
+}
+
+/// Returns the bytes that the windows of a client let be sent before it has taken any, by the frames
+/// of its `first` input: the smaller one of a stream and of all of them (RFC 9113, section 6.9.2).
+/// `None` if that is more input than is kept.
+fn offered_window(first: &[u8]) -> Option<u64> {
+    let mut rest = first.get(PREFACE_LENGTH..)?;
+    let [mut of_all, mut of_stream] = [INITIAL_WINDOW; 2];
+    while let Some((head, payload)) = rest.split_first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let Some(payload) = payload.get(..length) else {
+            break;
+        };
+        let number = |bytes: &[u8]| {
+            bytes
+                .try_into()
+                .map(u32::from_be_bytes)
+                .map_or(0, u64::from)
+        };
+        match (head[3], &head[5..]) {
+            (SETTINGS, _) => {
+                let mut settings = payload.chunks_exact(6).rev();
+                let window = settings.find(|one| one[..2] == WINDOW_SETTING);
+                of_stream = window.map_or(of_stream, |one| number(&one[2..]));
+            }
+            (WINDOW_UPDATE, [0, 0, 0, 0]) => of_all += number(payload),
+            (WINDOW_UPDATE, _) => of_stream += number(payload),
+            _ => {}
+        }
+        rest = &rest[9 + length..];
+    }
+    (first.len() <= MAX_FIRST_INPUT).then_some(of_all.min(of_stream))
 }
 
 /// Sends an answer, unless its stream is gone already.

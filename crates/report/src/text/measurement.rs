@@ -156,7 +156,7 @@ fn responsiveness_text(rpm: &RpmReport) -> String {
         _ => "excellent",
     };
     let confidence = match rpm.confidence {
-        RpmConfidence::Low => "low: the load still grew",
+        RpmConfidence::Low => "low: the load was stable too late",
         RpmConfidence::Medium => "medium: round trips still varied",
         RpmConfidence::High => "high",
     };

@@ -78,9 +78,9 @@ pub(crate) fn above_tcp(
         .unwrap_or(found)
 }
 
-/// Least share of what was sent before the first wait that is carried in each round trip, where the
-/// window is the limit. Receivers grant half of a window at a time, and some of that came before
-/// (measured with nghttp: 0.3 to 0.5); a slow reader with a large window has less than 0.01.
+/// Least share of the window that is carried in each round trip, where the window is the limit.
+/// Receivers grant half of it at a time, so that it may be half, or less where their own programs
+/// take their time; a slow reader with a large window has less than 0.01 (measured).
 const MIN_HTTP2_FILL: f64 = 0.1;
 
 /// Returns the window of HTTP/2 for which the sending program counted that it waited, or the
@@ -279,13 +279,10 @@ pub(crate) fn ceiling_of(
         found.verdict,
         LegalVerdict::ApplicationWindow(verdict) if !is_ssh_channel(verdict)
     );
-    credit
-        .filter(|_| is_of_credit)
-        .map(|credit| credit.allowed)
-        .or_else(|| {
-            let wait = evidence.http2_wait.filter(|_| is_of_credit)?;
-            Some(BitRate::from_bytes_in(wait.window, rtt?))
-        })
+    let counted = evidence.http2_wait.filter(|_| is_of_credit);
+    counted
+        .and_then(|wait| Some(BitRate::from_bytes_in(wait.window, rtt?)))
+        .or_else(|| Some(credit.filter(|_| is_of_credit)?.allowed))
         .or_else(|| window_ceiling(evidence, rtt))
 }
 
@@ -318,7 +315,6 @@ fn window_sentence(
     let window = of_program.and_then(|application| application.window);
     let window = window
         .or(credit.map(|credit| credit.size))
-        .or(evidence.http2_wait.map(|wait| wait.window))
         .unwrap_or_default();
     let allowed = ceiling_of(&Finding::always(verdict), evidence, rtt, credit);
     let reached = format!(
@@ -331,6 +327,13 @@ fn window_sentence(
         | ApplicationWindowVerdict::SshChannelOfReceiver => {
             return format!(
                 "SSH allows only {window} of a channel in flight, whatever TCP would allow; {reached}"
+            );
+        }
+        ApplicationWindowVerdict::Http2 if let Some(wait) = evidence.http2_wait => {
+            return format!(
+                "HTTP/2 has a window of its own, of {} here: data waits for the receiver's WINDOW_UPDATE frames, \
+                 whatever TCP would allow; {reached}",
+                wait.window
             );
         }
         ApplicationWindowVerdict::Http2 => (

@@ -9,9 +9,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
-const SETTINGS: u8 = 4;
 const PING: u8 = 6;
-const WINDOW_UPDATE: u8 = 8;
 
 /// Flags: the last frame of a stream, and all of its fields.
 const END: u8 = 1;
@@ -146,6 +144,35 @@ fn a_window_that_is_never_granted_is_counted_as_a_wait() {
         "{wait:?}"
     );
     assert!(!server.has_ended());
+}
+
+#[test]
+fn a_window_is_what_the_client_offers_not_what_it_grants_again() {
+    let grant = |stream, bytes: u32| frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes());
+    // 256 KiB for a stream, and for all of them; and the windows that a client begins with.
+    for (settings, of_all, window) in [
+        (&[0, 4, 0, 4, 0, 0][..], 196_609, 262_144),
+        (&[0, 4, 0, 4, 0, 0], 100_000, 165_535),
+        (&[], 196_609, 65_535),
+    ] {
+        let mut server = greeted(settings);
+        server.take_input(&grant(0, of_all)).unwrap();
+        server.take_input(&get(1, "/large")).unwrap();
+        server.permit_loads("name");
+        // Half of the window is granted again before all of it is used up.
+        output(&mut server, 0);
+        for stream in [0, 1] {
+            server.take_input(&grant(stream, 30_000)).unwrap();
+        }
+        while !output(&mut server, 0).is_empty() {}
+        let wait = server.wait_until(Span::from_secs(1));
+        assert_eq!(wait.window, ByteCount::new(window));
+        assert_eq!(server.held_back.handed, window + 30_000);
+    }
+    assert_eq!(offered_window(&vec![0; MAX_FIRST_INPUT + 1]), None);
+    assert_eq!(offered_window(b"PRI"), None);
+    let cut = &frame(DATA, 0, 1, &[0; 9])[..12];
+    assert_eq!(offered_window(&[PREFACE, cut].concat()), Some(65_535));
 }
 
 #[test]
