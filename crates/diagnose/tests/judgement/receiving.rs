@@ -963,6 +963,29 @@ fn bbr_that_has_what_it_ever_had_fills_a_link_though_it_loses_packets() {
 }
 
 #[test]
+fn a_bbr_sender_with_a_small_part_of_a_link_shares_it() {
+    let crowded = Seen {
+        mbps: 1.9,
+        idle_ms: 13,
+        rtt_ms: 26,
+        out_of_order: 30,
+        ..WELL
+    };
+    let bbr = Request {
+        congestion: Some("bbr".to_owned()),
+        ..Request::default()
+    };
+    let crowded = asked(crowded, bbr);
+    assert_eq!(
+        named(&crowded),
+        (Limit::Loss, Cause::Policer),
+        "a slow path"
+    );
+    let part = stated(crowded, 42);
+    assert_eq!(named(&part), (Limit::Capacity, Cause::Shared));
+}
+
+#[test]
 fn a_sender_that_stops_after_its_first_window_takes_the_next_for_less_than_a_segment() {
     let stops = |bytes: f64| {
         let mbps = bytes * 8.0 / 1e6 * 20.0;
