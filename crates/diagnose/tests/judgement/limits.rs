@@ -597,6 +597,35 @@ fn a_time_in_whole_ticks_is_not_that_of_the_idle_path_where_echo_requests_show_a
 }
 
 #[test]
+fn a_buffer_that_another_program_keeps_two_thirds_full_may_be_its_rate() {
+    let two_thirds = samples(20.0, 1, |_| {
+        let usual = moment(20.0, 40.0);
+        Moment {
+            cwnd: usual.in_flight * 2.0,
+            window: usual.in_flight * 20.0,
+            unsent: 0.0,
+            sndbuf: usual.in_flight / 0.7,
+            app_limited: true,
+            ..usual
+        }
+    });
+    let own = builder::evidence("cubic", 40, two_thirds);
+    let sure = assert_verdict(&own, Limit::SendBuffer, Cause::SoSndbuf, At::Sender);
+    assert_eq!(sure.candidates, []);
+    let watched = Evidence {
+        receiver: None,
+        program: Some("curl".to_owned()),
+        ..own
+    };
+    let open = assert_verdict(&watched, Limit::SendBuffer, Cause::SoSndbuf, At::Sender);
+    let names: Vec<&str> = open.candidates.iter().map(|one| one.name()).collect();
+    assert!(
+        names.contains(&"sender-application/rate-limited"),
+        "{names:?}"
+    );
+}
+
+#[test]
 fn a_policer_that_bbr_has_found_takes_nothing_more() {
     let learnt = Span::from_secs(8);
     let half = samples(20.0, 1, |t| {
