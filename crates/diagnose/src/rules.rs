@@ -283,6 +283,7 @@ fn find_captured_path_limit(view: &CaptureView) -> Option<Finding> {
         } else {
             idle::idle_at_times(view)
         };
+        let idle = idle.or_else(|| idle::pauses_beside_loss(view, &found));
         if idle.is_some() {
             return idle;
         }

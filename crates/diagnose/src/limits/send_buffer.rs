@@ -6,7 +6,7 @@ use fullpipe_record::{Buffer, Remedy, SendBufferVerdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::advice::RemedyAdvice;
-use crate::finding::Finding;
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::LimitText;
 use crate::limits::sender_itself::WAITS_IN_HOST;
 use crate::signals::{
@@ -14,6 +14,14 @@ use crate::signals::{
 };
 use crate::text::{self, rate_clause, size_text};
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_LIMIT_SHARE};
+
+candidate_sets! {
+    /// A buffer that is two thirds full throughout.
+    BUFFER_OR_RATE: [
+        SendBuffer SoSndbuf, SendBuffer TcpWmemMax, SenderApplication RateLimited
+    ] in [Sender],
+        "what the sending program waits for (strace), and whether it sets SO_SNDBUF or a rate";
+}
 
 /// Returns the send buffer, if it was the limit for most of the time.
 ///
@@ -31,14 +39,27 @@ pub(crate) fn find_send_buffer(figures: &SenderView) -> Option<Finding> {
     let held = share_of_votes(votes)
         .filter(|share| share.get() >= MIN_LIMIT_SHARE)
         .or_else(|| share_by_clock(figures))?;
-    Some(Finding::new(
+    let found = Finding::new(
         if send_buffer_is_fixed(figures) {
             SendBufferVerdict::SoSndbuf
         } else {
             SendBufferVerdict::TcpWmemMax
         },
         held,
-    ))
+    );
+    // The rate of a program that nobody asked for may happen to leave as much there.
+    let may_be_rate = figures.evidence.is_of_another_program() && is_never_full(figures);
+    Some(if may_be_rate {
+        found.one_of(&BUFFER_OR_RATE)
+    } else {
+        found
+    })
+}
+
+/// Returns true if no buffer was ever fuller than where a program keeps it that asks first.
+fn is_never_full(figures: &SenderView) -> bool {
+    let mut used = figures.flows.iter().flat_map(used_shares);
+    used.all(|share| share <= MAX_BUFFER_OF_ASKING_WRITER)
 }
 
 /// Share of the busy time in which the kernel must count the send buffer as the limit where

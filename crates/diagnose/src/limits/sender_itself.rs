@@ -2,7 +2,7 @@
 //! alone show it.
 
 use fullpipe_record::{
-    ApplicationWindowVerdict, Buffer, CapacityVerdict, LegalVerdict, PacingVerdict,
+    ApplicationWindowVerdict, Buffer, CapacityVerdict, LegalVerdict, LossVerdict, PacingVerdict,
     ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
 };
 use fullpipe_units::{BitRate, Span};
@@ -14,7 +14,7 @@ use crate::signals::arrivals::counter_growth;
 use crate::signals::{ArrivalCourse, CaptureView, ReceiverView};
 use crate::thresholds::{
     CLOCK_TICK, CLOCKED_SHARE, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS,
-    IDLE_SHARE_OF_PATH, INITIAL_WINDOW, MIN_PACED_SHARE, MIN_SHARE_OF_BURSTS,
+    IDLE_SHARE_OF_PATH, INITIAL_WINDOW, MIN_PACED_SHARE, MIN_RECOVERIES, MIN_SHARE_OF_BURSTS,
 };
 
 candidate_sets! {
@@ -25,6 +25,11 @@ candidate_sets! {
     /// A round trip that brings the same and then nothing.
     BUFFER_OR_WRITES: [SendBuffer TcpWmemMax, SendBuffer SoSndbuf, SenderApplication Idle],
         "what waits in the sender's buffer (ss -tnm)";
+    /// Data that is lost at times, at about the same rate as ever.
+    LOST_OR_HELD_BACK: [
+        Loss Random, Loss Policer, SenderApplication Idle, SendBuffer TcpWmemMax
+    ],
+        "what the sender sent again, and what waits in its buffer (ss -tnmi)";
     /// Data that comes with no relation to round trips.
     PROGRAM_OR_BUFFER: [
         SenderApplication Idle, SenderApplication RateLimited, SendBuffer TcpWmemMax
@@ -81,6 +86,10 @@ pub(crate) fn sender_itself(arrivals: &ReceiverView) -> Option<Finding> {
     let (is_own, is_even) = (arrivals.is_own_load(), arrivals.comes_evenly(&course));
     let left = arrivals.left_by_round_trips(&course);
     let has_own_times = arrivals.has_times_of_its_own(&course, left);
+    // A full buffer lets nothing be lost; a program may have lost what it caught up with.
+    if arrivals.loss_rounds() >= MIN_RECOVERIES && !arrivals.was_faster(FASTER_THAN_A_BUFFER) {
+        return Some(Finding::always(LossVerdict::Random).one_of(&LOST_OR_HELD_BACK));
+    }
     // The halves of a round trip repeat, too, where it does.
     let most_left = if has_own_times {
         CLEARLY_REPEATED_COURSE
@@ -191,7 +200,13 @@ fn rate_of_the_sender(arrivals: &ReceiverView) -> Finding {
     if differs <= SAME_TRAINS {
         pace
     } else if acknowledged > ACKNOWLEDGED_PAIRS && differs > NEARLY_SAME_TRAINS {
-        Finding::always(SenderApplicationVerdict::RateLimited)
+        let program = Finding::always(SenderApplicationVerdict::RateLimited);
+        // BBR makes the same of a send buffer, but probes for more.
+        if arrivals.is_bbr() && arrivals.was_faster(FASTER_BY_CHANCE) {
+            program.one_of(&WHOSE_PACE)
+        } else {
+            program
+        }
     } else {
         may_be_pace
     }
@@ -270,7 +285,13 @@ pub(crate) fn sends_by_itself(view: &CaptureView) -> Option<Finding> {
             return Some(Finding::always(SenderApplicationVerdict::Idle));
         }
         if view.trains_are_of_a_pace() {
-            return Some(Finding::always(PacingVerdict::MaxPacingRate));
+            let pace = Finding::always(PacingVerdict::MaxPacingRate);
+            // A buffer may be refilled in trains of that size.
+            return Some(if view.follows_acknowledgements() {
+                pace.one_of(&BUFFER_OR_PROGRAM)
+            } else {
+                pace
+            });
         }
         let found = Finding::always(SendBufferVerdict::TcpWmemMax);
         // A smaller window does the same, and not every sender cuts a packet where it ends. A

@@ -147,21 +147,20 @@ impl<'a> ReceiverView<'a> {
 
     /// Returns true if the round trip under load shows a standing queue.
     pub(crate) fn is_inflated(&self) -> bool {
-        self.is_longer_than_idle_by(INFLATED_RTT_FACTOR)
+        let of_path = self.rate.max(self.stated_capacity().unwrap_or_default());
+        self.is_longer_than_idle_by(INFLATED_RTT_FACTOR, of_path)
     }
 
     /// Returns true if the round trip under load shows a queue that comes and goes, or a short one.
     pub(crate) fn is_a_little_inflated(&self) -> bool {
-        self.is_longer_than_idle_by(SLIGHTLY_INFLATED_RTT_FACTOR)
+        self.is_longer_than_idle_by(SLIGHTLY_INFLATED_RTT_FACTOR, self.rate)
     }
 
     /// Returns true if the round trip under load is `factor` times the idle one, by the lower of
     /// two figures: echo requests, which also saw the ramp, and the kernel's own estimate, which
-    /// counts in milliseconds.
-    fn is_longer_than_idle_by(&self, factor: f64) -> bool {
-        let on_the_line = self
-            .mss()
-            .map_or(Span::ZERO, |mss| self.rate.time_for(mss * 2));
+    /// counts in milliseconds. Two full segments take their time at a rate of `line`.
+    fn is_longer_than_idle_by(&self, factor: f64, line: BitRate) -> bool {
+        let on_the_line = self.mss().map_or(Span::ZERO, |mss| line.time_for(mss * 2));
         let (echoes, estimate) = (self.evidence.loaded_rtt.or(self.rtt), self.rtt);
         let least = echoes
             .zip(estimate)

@@ -45,6 +45,15 @@ pub(crate) fn time_on_the_line(figures: &SenderView) -> Option<Span> {
     })
 }
 
+/// Returns the time that a path of the stated bandwidth takes for two full segments, of which the
+/// data may have a small part; that at the rate of the data where none is stated.
+fn least_time_on_the_line(figures: &SenderView) -> Option<Span> {
+    let at_data_rate = time_on_the_line(figures)?;
+    let stated = stated_capacity(figures).zip(figures.mss);
+    let at_bandwidth = stated.map(|(stated, mss)| stated.time_for(mss * 2));
+    Some(at_bandwidth.map_or(at_data_rate, |time| time.min(at_data_rate)))
+}
+
 /// Returns true if so much more is in flight than is in the pipe that the rest keeps a queue
 /// filled. A single train of segments waits for itself on a slow link, and is no queue; but where
 /// the rate is even, and more waits than is in the pipe, that link is never idle either.
@@ -211,5 +220,6 @@ pub(crate) fn inflated_rtt(figures: &SenderView) -> Option<Span> {
         .evidence
         .idle_spread
         .map_or(Span::ZERO, |idle| idle.p90);
-    Some(figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR).max(usual) + time_on_the_line(figures)?)
+    let idle = figures.idle_rtt?.scale_by(INFLATED_RTT_FACTOR).max(usual);
+    Some(idle + least_time_on_the_line(figures)?)
 }

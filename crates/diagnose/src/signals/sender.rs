@@ -3,7 +3,7 @@ use fullpipe_record::{Evidence, Steady, TcpInfo, TransferProgress, least_rtt};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
 
 use crate::signals::{JudgedSample, SenderStream, losses};
-use crate::thresholds::MIN_LOSS_OF_PROBES;
+use crate::thresholds::{CLOCK_TICK, MIN_LOSS_OF_PROBES};
 
 /// The figures of the sending end's samples, over the part of the transfer that is judged.
 pub(crate) struct SenderView<'a> {
@@ -342,11 +342,17 @@ fn judged_rate(evidence: &Evidence, part: Option<Steady>) -> BitRate {
 }
 
 /// The least that echo requests or the kernel saw. The kernel's may stem from the handshake, whose
-/// packets are small and so a little faster than data (`rtt_is_inflated` allows for it).
+/// packets are small and so a little faster than data (`rtt_is_inflated` allows for it). That of a
+/// packet which was sent again is of its timestamp, cut off to a tick (`tcp_ack_update_rtt`).
 pub(crate) fn idle_rtt(evidence: &Evidence) -> Option<Span> {
     let seen = least_rtt(&evidence.sender_samples);
-    [evidence.idle_rtt.filter(|rtt| *rtt > Span::ZERO), seen]
-        .into_iter()
-        .flatten()
-        .min()
+    let echoes = evidence.idle_rtt.filter(|rtt| *rtt > Span::ZERO);
+    let is_cut_off = |(seen, echoes): &(Span, Span)| {
+        let ticks = seen.as_nanos() / CLOCK_TICK.as_nanos();
+        *seen == CLOCK_TICK * ticks && (*seen..*seen + CLOCK_TICK).contains(echoes)
+    };
+    match seen.zip(echoes).filter(is_cut_off) {
+        Some((_, echoes)) => Some(echoes),
+        None => [echoes, seen].into_iter().flatten().min(),
+    }
 }

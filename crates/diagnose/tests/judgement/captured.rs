@@ -1410,6 +1410,32 @@ fn a_link_that_the_sender_leaves_idle_is_not_full() {
 }
 
 #[test]
+fn losses_of_a_sender_that_pauses_may_be_those_of_its_bursts() {
+    let lossy = |t: f64| Moment {
+        in_flight: 125_000.0 * (0.4 + 0.6 * (t / 1.3).fract()),
+        lost_per_second: 3.0,
+        recovering: (t / 1.3).fract() < 0.1,
+        ..moment(20.0, 50.0)
+    };
+    let idle = |share| {
+        let pausing = CaptureEvidence {
+            idle: Ratio::new(share),
+            clocked: Some(Ratio::new(0.5)),
+            ..seen(At::Sender, 20.0)
+        };
+        candidates(&verdict(lossy, pausing))
+    };
+    assert_eq!(idle(0.03), ["loss/random"]);
+    let all = [
+        "sender-application/idle",
+        "loss/shallow-queue",
+        "loss/random",
+        "loss/policer",
+    ];
+    assert_eq!(idle(0.1), all);
+}
+
+#[test]
 fn a_buffer_is_none_of_a_program_though_its_data_swings_and_the_rate_at_the_receiver_shows_bursts()
 {
     let swings = |t: f64| Moment {
@@ -1571,8 +1597,9 @@ fn a_rate_that_stands_still_long_after_a_loss_is_a_pace() {
         "congestion-window/recovering",
         "loss/policer",
         "capacity/host-queue",
+        "sender-application/idle",
     ];
-    assert_eq!(candidates(&afar), which);
+    assert_eq!(candidates(&afar), which, "or less to send than before");
 }
 
 #[test]

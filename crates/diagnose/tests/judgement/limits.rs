@@ -1,5 +1,5 @@
 use fullpipe_diagnose::{diagnose, find_remedies};
-use fullpipe_record::{At, Cause, Evidence, Limit, RttStats, SocketMemory, Verdict};
+use fullpipe_record::{At, Cause, Evidence, Limit, RttStats, Sample, SocketMemory, Verdict};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::builder::{self, Moment, moment};
@@ -543,6 +543,86 @@ fn what_bbr_loses_to_its_probes_without_a_queue_a_policer_took() {
             "{name}: {verdict:#?}"
         );
     }
+}
+
+fn changed(mut evidence: Evidence, change: impl Fn(&mut Sample)) -> Evidence {
+    evidence.sender_samples.iter_mut().for_each(change);
+    evidence
+}
+
+/// BBR that has a twentieth of a link whose others keep its queue full: one segment in five is lost.
+#[test]
+fn a_small_part_of_a_link_is_a_part_though_its_own_segments_seem_to_take_long() {
+    let crowded = samples(20.0, 1, |_| Moment {
+        lost_per_second: 33.0,
+        recovering: true,
+        ..moment(1.9, 27.0)
+    });
+    let crowded = builder::evidence("bbr", 13, crowded);
+    let seen = Some(Span::from_millis(13));
+    let crowded = changed(crowded, |sample| sample.tcp.min_rtt = seen);
+    assert_verdict(
+        &stated(crowded, 42),
+        Limit::Capacity,
+        Cause::Shared,
+        At::Path,
+    );
+}
+
+/// A policer under BBR over 3.7 ms, of which the kernel's least time is `seen`.
+fn policed_over_a_short_way(seen: Span) -> Evidence {
+    let policed = samples(20.0, 1, |_| Moment {
+        lost_per_second: 400.0,
+        recovering: true,
+        ..moment(94.15, 4.05)
+    });
+    let evidence = changed(builder::evidence("bbr", 4, policed), |sample| {
+        sample.tcp.min_rtt = Some(seen);
+    });
+    Evidence {
+        idle_rtt: Some(Span::from_micros(3_720)),
+        ..evidence
+    }
+}
+
+#[test]
+fn a_time_in_whole_ticks_is_not_that_of_the_idle_path_where_echo_requests_show_a_little_more() {
+    let named = |micros| {
+        let evidence = policed_over_a_short_way(Span::from_micros(micros));
+        diagnose(&evidence).name()
+    };
+    assert_eq!(named(3_000), "loss/policer", "cut off");
+    assert_eq!(named(2_990), "capacity/link", "measured");
+    assert_eq!(named(2_000), "capacity/link", "a tick and more below");
+}
+
+#[test]
+fn a_buffer_that_another_program_keeps_two_thirds_full_may_be_its_rate() {
+    let two_thirds = samples(20.0, 1, |_| {
+        let usual = moment(20.0, 40.0);
+        Moment {
+            cwnd: usual.in_flight * 2.0,
+            window: usual.in_flight * 20.0,
+            unsent: 0.0,
+            sndbuf: usual.in_flight / 0.7,
+            app_limited: true,
+            ..usual
+        }
+    });
+    let own = builder::evidence("cubic", 40, two_thirds);
+    let sure = assert_verdict(&own, Limit::SendBuffer, Cause::SoSndbuf, At::Sender);
+    assert_eq!(sure.candidates, []);
+    let watched = Evidence {
+        receiver: None,
+        program: Some("curl".to_owned()),
+        ..own
+    };
+    let open = assert_verdict(&watched, Limit::SendBuffer, Cause::SoSndbuf, At::Sender);
+    let names: Vec<&str> = open.candidates.iter().map(|one| one.name()).collect();
+    assert!(
+        names.contains(&"sender-application/rate-limited"),
+        "{names:?}"
+    );
 }
 
 #[test]

@@ -963,6 +963,61 @@ fn bbr_that_has_what_it_ever_had_fills_a_link_though_it_loses_packets() {
 }
 
 #[test]
+fn what_bbr_goes_on_to_lose_for_many_round_trips_a_policer_takes() {
+    let lossy = |until: f64| {
+        let mut lossy = changing(move |at| (60.0, if at < until { 250 } else { 0 }));
+        lossy.request.congestion = Some("bbr".to_owned());
+        let steady = lossy.steady.as_mut().unwrap();
+        (steady.ramp, steady.duration) = (Span::from_millis(1_500), Span::from_millis(8_500));
+        named(&lossy)
+    };
+    assert_eq!(lossy(2.2), (Limit::Loss, Cause::Policer));
+    assert_eq!(lossy(0.6), (Limit::Capacity, Cause::Link));
+}
+
+#[test]
+fn a_sender_that_loses_data_at_its_usual_rate_may_be_policed_or_held_back() {
+    let lossy = changing(|at| {
+        let is_lost = [0.5, 3.0, 7.0]
+            .iter()
+            .any(|begin| (*begin..*begin + 0.1).contains(&at));
+        (60.0 + 5.0 * (at * 9.0).sin(), if is_lost { 60 } else { 0 })
+    });
+    let verdict = diagnose(&lossy);
+    let all: Vec<&str> = verdict.candidates.iter().map(|one| one.name()).collect();
+    let expected = [
+        "loss/random",
+        "loss/policer",
+        "sender-application/idle",
+        "send-buffer/tcp-wmem-max",
+    ];
+    assert_eq!(all, expected, "{verdict:#?}");
+}
+
+#[test]
+fn a_bbr_sender_with_a_small_part_of_a_link_shares_it() {
+    let crowded = Seen {
+        mbps: 1.9,
+        idle_ms: 13,
+        rtt_ms: 26,
+        out_of_order: 30,
+        ..WELL
+    };
+    let bbr = Request {
+        congestion: Some("bbr".to_owned()),
+        ..Request::default()
+    };
+    let crowded = asked(crowded, bbr);
+    assert_eq!(
+        named(&crowded),
+        (Limit::Loss, Cause::Policer),
+        "a slow path"
+    );
+    let part = stated(crowded, 42);
+    assert_eq!(named(&part), (Limit::Capacity, Cause::Shared));
+}
+
+#[test]
 fn a_sender_that_stops_after_its_first_window_takes_the_next_for_less_than_a_segment() {
     let stops = |bytes: f64| {
         let mbps = bytes * 8.0 / 1e6 * 20.0;

@@ -34,7 +34,7 @@ candidate_sets! {
     pub(crate) LOSS_OR_QUEUE: [Loss Random, Capacity Shared, Capacity Link],
         "round-trip times under load: a capture at the sender, or one with timestamps";
     /// Pauses that seem a part of round trips.
-    PAUSES_OR_CAPTURED_QUEUE: [SenderApplication Idle, Capacity Shared, Capacity Link],
+    pub(crate) PAUSES_OR_CAPTURED_QUEUE: [SenderApplication Idle, Capacity Shared, Capacity Link],
         "a capture at the sender, or round-trip times next to the transfer (ping)";
     /// A transfer of which the rest may be lost before this place.
     ENDED_OR_LOST: [Loss Random],

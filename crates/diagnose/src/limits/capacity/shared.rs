@@ -20,10 +20,11 @@ pub(crate) fn lengthened_path(arrivals: &ReceiverView) -> Option<Finding> {
     is_of_window.then(|| {
         let found = Finding::always(arrivals.whose_capacity());
         // A sender that pauses sends the faster in between, and loses what that overflows at first.
+        // Others who fill the link may have left it more before.
         let is_away = |course| arrivals.is_away_beyond_windows(&course);
         if arrivals.was_faster(FASTER_THAN_A_BUFFER)
             && arrivals.loss_rounds() <= ROUNDS_OF_STARTUP
-            && arrivals.busiest_course().is_some_and(is_away)
+            && (found.is(CapacityVerdict::Link) || arrivals.busiest_course().is_some_and(is_away))
         {
             found.one_of(&PAUSES_OR_FULL_PATH)
         } else {

@@ -11,7 +11,7 @@ use crate::thresholds::{REGROWING_WINDOW_FACTOR, REGROWN_WINDOW_FACTOR};
 candidate_sets! {
     /// What may have taken the packets of a burst.
     pub(crate) AFTER_A_BURST: [
-        CongestionWindow Recovering, Loss ShallowQueue, Loss Policer
+        CongestionWindow Recovering, Loss ShallowQueue, Loss Policer, Capacity Link
     ] in [BothEnds, Sender],
         "a longer transfer (-t 60): whether losses come again, at which window, and behind a \
          queue";
@@ -21,10 +21,13 @@ candidate_sets! {
     /// A window that grows, or the send buffer that the kernel makes larger with it.
     WINDOW_OR_BUFFER: [CongestionWindow EarlyExit, SendBuffer TcpWmemMax],
         "the sender's congestion window, and what waits in its buffer (ss -tnmi)";
-    /// A window that grows back in a capture, which does not show the drops of the sender's queue.
-    LOST_IN_HOST: [CongestionWindow Recovering, Loss Policer, Capacity HostQueue],
-        "a longer transfer: whether losses come again, and the drops of the queue of the \
-         sender's device";
+    /// A window that grows back in a capture, or less to send than before a loss: neither the drops
+    /// of the sender's queue show there, nor what its program writes.
+    LOST_IN_HOST: [
+        CongestionWindow Recovering, Loss Policer, Capacity HostQueue, SenderApplication Idle
+    ],
+        "a longer transfer: whether losses come again, the drops of the queue of the sender's \
+         device, and what its program waits for";
     /// A window that grows in a capture in which nothing is lost.
     SLOW_GROWTH: [
         CongestionWindow EarlyExit, Capacity HostQueue, Cpu StolenOfSender, SenderApplication Idle

@@ -193,9 +193,12 @@ impl<'a> ReceiverView<'a> {
     /// Returns true if the path carried clearly faster data, until a repair that only a policer
     /// makes so long.
     fn shows_a_policer_in_a_long_repair(&self) -> bool {
+        self.shows_a_long_repair() && self.was_faster(NO_BURST_BEFORE_QUEUE)
+    }
+
+    fn shows_a_long_repair(&self) -> bool {
         self.most_lost()
             .is_some_and(|lost| lost.has_a_long_repair())
-            && self.was_faster(NO_BURST_BEFORE_QUEUE)
     }
 
     /// Returns true if data arrives about as fast as it ever did, under BBR that lost packets: the
@@ -207,7 +210,7 @@ impl<'a> ReceiverView<'a> {
         let factor = match rounds {
             0 => return false,
             _ if lost_at_first && self.is_flat() => NO_BURST_BEFORE_QUEUE,
-            1..=ROUNDS_OF_STARTUP => FASTER_FACTOR_AFTER_STARTUP,
+            1..=ROUNDS_OF_STARTUP if !self.shows_a_long_repair() => FASTER_FACTOR_AFTER_STARTUP,
             _ => return false,
         };
         self.is_bbr()

@@ -95,10 +95,7 @@ fn policed_under_bbr(figures: &SenderView, held: Ratio) -> Option<Finding> {
     // What loses more than its probes exceed the rate by would find a queue at any time.
     let percentile = if lost >= MAX_LOSS_OF_PROBES { 50 } else { 90 };
     let long = *round_trips.get(round_trips.len() * percentile / 100)?;
-    // Over a few milliseconds the usual idle round trip is clearly longer than the shortest.
-    let idle = figures
-        .idle_rtt?
-        .max(figures.evidence.idle_rtt.unwrap_or_default());
+    let idle = figures.idle_rtt?;
     // Where the idle path was not measured, its time is that of packets which were sent again, in
     // whole milliseconds.
     let tick = if lost >= MAX_LOSS_OF_PROBES && figures.evidence.is_of_another_program() {
