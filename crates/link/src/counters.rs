@@ -1,5 +1,5 @@
 use fullpipe_record::Framing;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{ByteCount, SegCount, Span};
 
 use crate::Train;
 
@@ -83,12 +83,4 @@ pub struct DirectionCounters {
     pub busy: Span,
     /// Most bytes that were ever waiting or being sent.
     pub max_backlog: ByteCount,
-}
-
-impl DirectionCounters {
-    /// Rate at which packets left while the link was busy, counted as the framing says; zero if it
-    /// never was.
-    pub fn rate_while_busy(&self) -> BitRate {
-        BitRate::from_bytes_in(self.sent, self.busy)
-    }
 }

@@ -1,7 +1,5 @@
 //! Distance and round-trip time: what fibre allows, and what routes make of it.
 
-use std::ops::RangeInclusive;
-
 use fullpipe_units::{Distance, Span};
 
 /// The least round-trip time over `distance` in a fibre that runs straight: 9.79 µs per km, rounded
@@ -31,18 +29,6 @@ pub fn max_distance(rtt: Span) -> Distance {
 /// `rtt`. Then something nearer answers: a proxy, or not the end that was meant.
 pub fn below_floor(rtt: Span, distance: Distance) -> bool {
     rtt < fibre_floor(distance)
-}
-
-/// Round-trip times that real routes between places `distance` apart have: 1.3 to 2 times
-/// [`fibre_floor`].
-///
-/// Bozkurt et al., "Dissecting Latency in the Internet's Fiber Infrastructure" (2018), for the
-/// United States: 1.3 in the median where the shortest conduits are taken, 2.1 in the rule of thumb
-/// from measurements. Places with no direct route are above it, access links (mobile, satellite)
-/// far above.
-pub fn of_routes(distance: Distance) -> RangeInclusive<Span> {
-    let floor = fibre_floor(distance);
-    floor.scale_by(1.3)..=floor.scale_by(2.0)
 }
 
 /// A guess at the round-trip time over `distance` where it was not measured: a published guide of
@@ -130,13 +116,6 @@ mod tests {
     }
 
     #[test]
-    fn routes_are_longer_than_fibre_could_be() {
-        let to_new_york = of_routes(km(5570));
-        assert_eq!(to_new_york.start().to_string(), "70.91 ms");
-        assert_eq!(to_new_york.end().to_string(), "109.1 ms");
-    }
-
-    #[test]
     fn an_answer_from_nearby_is_recognised() {
         // 4 ms is a cache in the next town, not a server across an ocean.
         assert!(below_floor(Span::from_millis(4), km(5570)));
@@ -150,15 +129,12 @@ mod tests {
             let (near, far) = (Distance::from_metres(metres), Distance::from_metres(metres.saturating_add(more)));
             prop_assert!(fibre_floor(far) >= fibre_floor(near));
             prop_assert!(guess_rtt(far) >= guess_rtt(near));
-            prop_assert!(of_routes(far).start() >= of_routes(near).start());
-            prop_assert!(of_routes(far).end() >= of_routes(near).end());
         }
 
         #[test]
         fn what_is_guessed_is_possible(metres: u64) {
             let distance = Distance::from_metres(metres);
             prop_assert!(!below_floor(guess_rtt(distance), distance));
-            prop_assert!(!below_floor(*of_routes(distance).start(), distance));
         }
 
         #[test]

@@ -29,7 +29,7 @@ pub fn to_fill(each: BitRate, capacity: BitRate) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::{CongestionControl, mathis_window};
+    use crate::loss::mathis_window;
     use crate::window;
     use fullpipe_units::{ByteCount, Ratio, Span};
     use proptest::prelude::*;
@@ -63,36 +63,6 @@ mod tests {
         assert_eq!(to_fill(BitRate::from_bps(1), BitRate::from_mbps(1)), None);
         assert_eq!(to_fill(window::UNBOUNDED, window::UNBOUNDED), Some(1));
         assert_eq!(to_fill(BitRate::ZERO, BitRate::ZERO), Some(0));
-    }
-
-    /// N equal streams in turn: each falls to β when the link is full, and all rise at the same
-    /// pace.
-    #[test]
-    fn streams_that_back_off_in_turn_use_what_the_formula_says() {
-        for control in [CongestionControl::Reno, CongestionControl::Cubic] {
-            for streams in [1_u16, 2, 3, 6, 16] {
-                let mut rates = vec![1.0 / f64::from(streams); usize::from(streams)];
-                let (mut sent, mut time) = (0.0, 0.0);
-                for turn in 0..20_000 {
-                    rates[turn % usize::from(streams)] *= control.backoff_factor();
-                    let used: f64 = rates.iter().sum();
-                    let rise = 1.0 - used;
-                    if turn > 2000 {
-                        sent += rise * f64::midpoint(used, 1.0);
-                        time += rise;
-                    }
-                    for rate in &mut rates {
-                        *rate += rise / f64::from(streams);
-                    }
-                }
-                let formula = control.utilisation_without_queue(streams).get();
-                assert!(
-                    (sent / time - formula).abs() < 1e-4,
-                    "{} × {streams}: {formula}",
-                    control.display_name()
-                );
-            }
-        }
     }
 
     proptest! {

@@ -19,9 +19,6 @@ pub use receive::{
     segment_in_window, socket_request, window_behind_handshake,
 };
 pub use request::{rmem_max, stored_rcvbuf, stored_sndbuf, wmem_max};
-pub use send::{
-    asked_in_flight, asked_rate, filled_window, mean_fill, memory_per_segment, send_buffer,
-    send_buffer_at, send_buffer_full_at,
-};
+pub use send::{asked_in_flight, asked_rate, filled_window, mean_fill, send_buffer};
 pub use share::WindowShare;
 pub use sizing::{tcp_rmem_max_for, tcp_wmem_max_for};

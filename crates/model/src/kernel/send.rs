@@ -15,60 +15,6 @@ pub fn send_buffer(settings: &HostSettings, request: Option<ByteCount>) -> ByteC
     })
 }
 
-/// The send buffer of a socket that asked for nothing, while its congestion window is `cwnd`
-/// segments of `mss` (`tcp_sndbuf_expand`): two windows, three under BBR, of at least ten segments,
-/// up to `tcp_wmem[2]`.
-///
-/// The buffer never shrinks, so `cwnd` is the largest so far. Where a path reorders by more
-/// segments than `cwnd`, the window is larger.
-pub fn send_buffer_at(
-    settings: &HostSettings,
-    control: CongestionControl,
-    cwnd: SegCount,
-    mss: ByteCount,
-) -> ByteCount {
-    const INITIAL_WINDOW: SegCount = SegCount::new(10);
-    let segments = cwnd
-        .max(INITIAL_WINDOW)
-        .get()
-        .saturating_mul(control.send_windows());
-    let grown = SegCount::new(segments).of_size(memory_per_segment(mss));
-    grown
-        .max(settings.tcp_wmem.default)
-        .min(settings.tcp_wmem.max)
-}
-
-/// The congestion window from which on the send buffer is `tcp_wmem[2]` and grows no more.
-///
-/// Payload takes less memory than the buffer is reckoned by, so it binds only at larger windows: 4
-/// MiB stop growing at 911 segments of 1448 bytes under CUBIC, and hold 2896.
-pub fn send_buffer_full_at(
-    settings: &HostSettings,
-    control: CongestionControl,
-    mss: ByteCount,
-) -> SegCount {
-    let per_window_segment = memory_per_segment(mss)
-        .get()
-        .saturating_mul(control.send_windows());
-    SegCount::new(settings.tcp_wmem.max.get().div_ceil(per_window_segment))
-}
-
-/// Memory that a send buffer reckons for each segment of `mss`: a buffer of a power of two that
-/// holds the payload and 576 bytes of headers and `skb_shared_info`, and 256 of `sk_buff`: 2304 for
-/// 1448 bytes.
-///
-/// Measured so on Linux 6.18: 30 segments at first, under BBR, are 69 120 bytes at MTU 1500 and 499
-/// 200 at 9000. Kernels of distributions that keep more room for headers (`MAX_TCP_HEADER` of 320
-/// bytes, not 256) cross the next power of two at MTU 1500: 4352, seen as `tb87040` where this
-/// gives 46 080. There the buffer is full at half the window.
-pub fn memory_per_segment(mss: ByteCount) -> ByteCount {
-    const MAX_TCP_HEADER: ByteCount = ByteCount::new(256);
-    const SHARED_INFO: ByteCount = ByteCount::new(320);
-    const SK_BUFF: ByteCount = ByteCount::new(256);
-    let data = (mss + MAX_TCP_HEADER + SHARED_INFO).get();
-    ByteCount::new(data.checked_next_power_of_two().unwrap_or(u64::MAX)) + SK_BUFF
-}
-
 /// The payload in a send buffer ÷ the buffer, on average over `rtt`, as a writer keeps it.
 ///
 /// Each packet costs 832 bytes in addition to its payload (measured: 1448 of every 2280 bytes where

@@ -6,18 +6,9 @@
 
 use fullpipe_units::{Ratio, Span};
 
-/// Loss up to which BBR keeps its rate as well as the model says; from here to [`collapses_above`]
-/// it falls below it.
+/// Loss up to which BBR keeps its rate as well as the model says. From here to 20 % it falls below
+/// it, and beyond its probes do not make up for what is lost (1 − 1 ÷ 1.25, `bbr_pacing_gain[0]`).
 pub(crate) const ABSORBS: f64 = 0.10;
-
-/// The loss above which version 1 cannot hold its rate: it probes with 1.25 times its estimate, of
-/// which 1 − loss must arrive for the estimate to last, so 1 − 1 ÷ 1.25 = 20 %.
-///
-/// Checked against Cardwell's account of it on the developers' list, which adds that between 10 and
-/// 20 % the rate already lies below the model.
-pub fn collapses_above() -> Ratio {
-    Ratio::new(1.0 - 1.0 / PROBE_GAIN)
-}
 
 /// The share of the time outside the probes for the round-trip time: every 10 s four segments are
 /// in flight for 200 ms or one `rtt`, whichever is longer, and the window takes one more to fall
@@ -29,8 +20,6 @@ pub fn sending_share(rtt: Span) -> Ratio {
     Ratio::new(1.0 - spent.as_secs_f64() / PROBE_RTT_EVERY.as_secs_f64())
 }
 
-/// `bbr_pacing_gain[0]`.
-const PROBE_GAIN: f64 = 1.25;
 /// `bbr_probe_rtt_mode_ms`.
 const PROBE_RTT_LASTS: Span = Span::from_millis(200);
 /// `bbr_min_rtt_win_sec`.
@@ -54,11 +43,6 @@ mod tests {
                 fills_link
             );
         }
-    }
-
-    #[test]
-    fn a_fifth_is_too_much() {
-        assert_eq!(collapses_above().to_string(), "20 %");
     }
 
     /// The estimate is the largest of the last ten rounds; one in eight probes.

@@ -3,10 +3,10 @@
 //! The response holds for losses evenly spaced, p up to one percent, and windows that no buffer
 //! cuts. Where its own window is smaller than Reno's, CUBIC follows Reno.
 
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::in_bytes;
-use super::mathis::{reno_loss, reno_segments};
+use super::mathis::reno_segments;
 
 /// CUBIC with its two constants; [`CubicConstants::default`] is that of RFC 9438 and of Linux.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,22 +44,6 @@ impl CubicConstants {
         self.window_gain() * root * root.sqrt()
     }
 
-    /// The loss, at most one, under which the mean window is `window`:
-    /// [`CubicConstants::mean_window`] solved for it.
-    pub fn tolerated_loss(self, window: ByteCount, rtt: Span, mss: ByteCount) -> Ratio {
-        let segments = window.as_f64() / mss.as_f64();
-        let own = rtt.as_secs_f64() * libm::pow(self.window_gain() / segments, 4.0 / 3.0);
-        Ratio::new(own.max(reno_loss(segments)).min(1.0))
-    }
-
-    /// K (eq. 2): the time from a loss at a window of `peak` until the window is `peak` again,
-    /// ∛(peak · (1 − β) ÷ C).
-    ///
-    /// K does not depend on the round-trip time, unless that is so short that Reno is faster.
-    pub fn recovery_time(self, peak: SegCount) -> Span {
-        self.growth_time(peak.as_f64() * (1.0 - self.backoff.get()))
-    }
-
     /// The time that the convex half of the curve takes to gain so many segments: ∛(gained ÷ C).
     pub(crate) fn growth_time(self, gained: f64) -> Span {
         Span::from_secs_f64(self.growth_seconds(gained))
@@ -88,10 +72,8 @@ pub fn cubic_window(loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loss::{highspeed_tolerates, highspeed_window, mathis::reno_window};
+    use crate::loss::{highspeed_window, mathis::reno_window};
     use crate::window;
-    use fullpipe_units::BitRate;
-    use proptest::prelude::*;
 
     /// One segment is a thousand units, so that a window keeps three places.
     const UNIT: ByteCount = ByteCount::new(1000);
@@ -164,37 +146,6 @@ mod tests {
     }
 
     #[test]
-    fn table_3_of_rfc_8312() {
-        let (rtt, mss) = (Span::from_millis(100), ByteCount::new(1500));
-        // Two digits each, some rounded and some cut off: within one of the last.
-        let digit = |got: Ratio, printed: f64| {
-            let last = libm::pow(10.0, libm::floor(libm::log10(printed)) - 1.0);
-            assert!(
-                (got.get() - printed).abs() < last,
-                "{got}, printed {printed}"
-            );
-        };
-        for (mbps, reno_p, highspeed_p, cubic_p) in [
-            (1, 2.0e-2, 2.0e-2, 2.0e-2),
-            (10, 2.0e-4, 3.9e-4, 2.9e-4),
-            (100, 2.0e-6, 2.5e-5, 1.4e-5),
-            (1000, 2.0e-8, 1.5e-6, 6.3e-7),
-            (10_000, 2.0e-10, 1.0e-7, 2.9e-8),
-        ] {
-            let needed = window::bdp(BitRate::from_mbps(mbps), rtt);
-            digit(
-                Ratio::new(reno_loss(needed.as_f64() / mss.as_f64())),
-                reno_p,
-            );
-            digit(highspeed_tolerates(needed, mss), highspeed_p);
-            digit(
-                CubicConstants::default().tolerated_loss(needed, rtt, mss),
-                cubic_p,
-            );
-        }
-    }
-
-    #[test]
     fn the_example_of_rfc_8312() {
         let rtt = Span::from_millis(10);
         let window = cubic_window(Ratio::new(1e-6), rtt, ByteCount::new(1500));
@@ -202,13 +153,6 @@ mod tests {
             window::rate_of_window(window, rtt).to_string(),
             "1.44 Gbit/s"
         );
-    }
-
-    #[test]
-    fn a_gigabit_over_a_tenth_of_a_second_takes_18_6_seconds_to_recover() {
-        let peak = SegCount::new(8633);
-        let took = CubicConstants::default().recovery_time(peak);
-        assert_eq!(took.to_string(), "18.64 s");
     }
 
     /// The mean of a cubic curve from β to its peak is (3 + β)/4 of it, and it takes K seconds: so
@@ -241,27 +185,8 @@ mod tests {
                 };
                 for rtt in [Span::ZERO, Span::MAX] {
                     let _ = cubic.mean_window(Ratio::ZERO, rtt, UNIT);
-                    let _ = cubic.tolerated_loss(ByteCount::ZERO, rtt, ByteCount::ZERO);
-                    assert!(
-                        cubic.tolerated_loss(ByteCount::new(u64::MAX), rtt, UNIT) <= Ratio::ONE
-                    );
                 }
-                let _ = cubic.recovery_time(SegCount::ZERO);
             }
-        }
-        assert_eq!(
-            CubicConstants::default().recovery_time(SegCount::ZERO),
-            Span::ZERO
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn the_loss_that_a_window_tolerates_gives_that_window(segments in 3_u64..10_000_000, millis in 0_u64..2000) {
-            let (rtt, window) = (Span::from_millis(millis), SegCount::new(segments).of_size(UNIT));
-            let loss = CubicConstants::default().tolerated_loss(window, rtt, UNIT);
-            let again = cubic_window(loss, rtt, UNIT);
-            prop_assert!((again.as_f64() - window.as_f64()).abs() <= 1.0 + window.as_f64() * 1e-9);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! | formula | losses | holds for |
 //! |---|---|---|
 //! | [`mathis_window()`], [`reno_window`] | one in 1/p packets, no timeout | Reno, p up to 1 % |
-//! | [`pftk_rate`](pftk_rate()), [`tfrc_rate`] | bursts that end in timeouts too | Reno, p up to some 30 % |
+//! | [`pftk_rate`](pftk_rate()) | bursts that end in timeouts too | Reno, p up to some 30 % |
 //! | [`CubicConstants`], [`cubic_window()`] | as Mathis | CUBIC, p up to 1 % |
 //! | [`highspeed_window()`] | as Mathis | `HighSpeed` TCP, p up to 1 % |
 //! | [`bbr`] | any, as it does not ask | BBR |
@@ -23,10 +23,11 @@ use fullpipe_units::{ByteCount, Ratio, Span};
 
 pub(crate) use bbr::{ABSORBS as BBR_ABSORBS, PROBE_RTT_EVERY};
 pub use cubic::{CubicConstants, cubic_window};
-pub use highspeed::{highspeed_tolerates, highspeed_window};
-pub use mathis::{MathisConstant, mathis_window, reno_window, run_length};
-pub(crate) use pftk::{LossEpoch, some_of, timeout_seconds, timeout_share};
-pub use pftk::{PftkFlow, pftk_approximation, pftk_rate, tfrc_rate};
+pub use highspeed::highspeed_window;
+use mathis::random_window;
+pub use mathis::{mathis_window, reno_window};
+pub(crate) use pftk::some_of;
+pub use pftk::{PftkFlow, pftk_rate};
 pub(crate) use random::{SeenLosses, smooth_min};
 
 /// Loss up to which the formulas without timeouts hold.
@@ -103,17 +104,6 @@ impl CongestionControl {
     pub fn queue_needed(self) -> Ratio {
         Ratio::new((1.0 - self.backoff_factor()) / self.backoff_factor())
     }
-
-    /// Share of the link that `streams` fill where there is no queue at all, one of them backing
-    /// off at a time (Altman et al. 2006): 1 − 1 ÷ (1 + (1 + β) ÷ (1 − β) · streams).
-    pub fn utilisation_without_queue(self, streams: u16) -> Ratio {
-        if self.backoff_factor() >= 1.0 {
-            return Ratio::ONE;
-        }
-        let gain = (1.0 + self.backoff_factor()) / (1.0 - self.backoff_factor())
-            * f64::from(streams.max(1));
-        Ratio::new(1.0 - 1.0 / (1.0 + gain))
-    }
 }
 
 /// A window in bytes: nothing where every packet is lost, without bound where none is.
@@ -135,24 +125,13 @@ mod tests {
     const UNIT: ByteCount = ByteCount::new(1000);
 
     #[test]
-    fn queues_and_streams_keep_a_link_full() {
-        for (control, queue, without) in [
-            (
-                CongestionControl::Reno,
-                "1.00",
-                ["0.750", "0.857", "0.923", "0.960", "0.980"],
-            ),
-            (
-                CongestionControl::Cubic,
-                "0.43",
-                ["0.850", "0.919", "0.958", "0.978", "0.989"],
-            ),
-            (CongestionControl::Bbr, "0.00", ["1.000"; 5]),
+    fn queues_keep_a_link_full() {
+        for (control, queue) in [
+            (CongestionControl::Reno, "1.00"),
+            (CongestionControl::Cubic, "0.43"),
+            (CongestionControl::Bbr, "0.00"),
         ] {
             assert_eq!(format!("{:.2}", control.queue_needed().get()), queue);
-            let got = [1, 2, 4, 8, 16]
-                .map(|n| format!("{:.3}", control.utilisation_without_queue(n).get()));
-            assert_eq!(got, without, "{}", control.display_name());
         }
     }
 

@@ -9,8 +9,8 @@
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use super::{
-    BBR_ABSORBS, CongestionControl, CubicConstants, FORMULAS_HOLD_TO, MathisConstant, PftkFlow,
-    highspeed_window, in_bytes, pftk_rate,
+    BBR_ABSORBS, CongestionControl, CubicConstants, FORMULAS_HOLD_TO, PftkFlow, highspeed_window,
+    in_bytes, pftk_rate, random_window,
 };
 use crate::{LikelyFactor, window};
 
@@ -53,7 +53,7 @@ impl CongestionControl {
             }
             // Not simulated: even losses, which promise less.
             Self::HighSpeed => highspeed_window(loss, mss),
-            Self::Reno | Self::Bbr => MathisConstant::Random.mean_window(loss, mss),
+            Self::Reno | Self::Bbr => random_window(loss, mss),
         };
         Some(if loss.get() > FORMULAS_HOLD_TO {
             own.min(with_timeouts(loss, rtt, mss))
@@ -89,8 +89,6 @@ fn with_timeouts(loss: Ratio, rtt: Span, mss: ByteCount) -> ByteCount {
         mss,
         rtt,
         rto: rtt + MIN_RTO,
-        acknowledged_together: 1,
-        max_window: None,
     };
     window::bdp(pftk_rate(&flow, loss), rtt)
 }

@@ -17,23 +17,6 @@ fn by_default_four_mebibytes_end_at_a_third_of_a_gigabit() {
 const MSS: ByteCount = ByteCount::new(1448);
 
 #[test]
-fn a_send_buffer_grows_with_the_congestion_window() {
-    let settings = fixture::default_settings("6.18.44");
-    let at =
-        |control, cwnd, mss| send_buffer_at(&settings, control, SegCount::new(cwnd), mss).get();
-    assert_eq!(at(CongestionControl::Cubic, 0, MSS), 46_080);
-    assert_eq!(at(CongestionControl::Cubic, 10, MSS), 46_080);
-    assert_eq!(at(CongestionControl::Reno, 100, MSS), 460_800);
-    assert_eq!(at(CongestionControl::Cubic, 100_000, MSS), 4_194_304);
-    // Measured after the handshake.
-    assert_eq!(at(CongestionControl::Bbr, 10, MSS), 69_120);
-    assert_eq!(
-        at(CongestionControl::Bbr, 10, ByteCount::new(8948)),
-        499_200
-    );
-}
-
-#[test]
 fn a_short_window_is_filled_if_more_than_whole_packets_fit() {
     // Measured on Linux 6.18 with Reno over 131 Mbit/s × 25 ms: tcp_rmem, and segments per
     // round trip.
@@ -96,20 +79,6 @@ proptest! {
             prop_assert!(filled <= window && window.saturating_sub(filled) < mss);
         }
     }
-}
-
-#[test]
-fn a_send_buffer_stops_growing_long_before_it_binds() {
-    let settings = fixture::default_settings("6.18.44");
-    assert_eq!(
-        send_buffer_full_at(&settings, CongestionControl::Cubic, MSS),
-        SegCount::new(911)
-    );
-    assert_eq!(
-        send_buffer_full_at(&settings, CongestionControl::Bbr, MSS),
-        SegCount::new(607)
-    );
-    assert_eq!(send_buffer(&settings, None).get() / MSS.get(), 2896);
 }
 
 #[test]
@@ -281,18 +250,5 @@ fn a_chunk_overruns_a_small_buffer_as_was_measured() {
             fill.low.get() < measured && measured < fill.high.get(),
             "{bytes} B over {millis} ms: {fill:?}"
         );
-    }
-}
-
-proptest! {
-    #[test]
-    fn a_larger_window_never_has_a_smaller_buffer(cwnd: u64, more: u64, mss: u64, bbr: bool) {
-        let control = if bbr { CongestionControl::Bbr } else { CongestionControl::Cubic };
-        let settings = fixture::default_settings("6.18.44");
-        let at = |cwnd| send_buffer_at(&settings, control, SegCount::new(cwnd), ByteCount::new(mss));
-        prop_assert!(at(cwnd.saturating_add(more)) >= at(cwnd));
-        let full = send_buffer_full_at(&settings, control, ByteCount::new(mss)).get();
-        prop_assert_eq!(at(full), settings.tcp_wmem.max);
-        prop_assert!(full <= 11 || at(full - 1) < settings.tcp_wmem.max);
     }
 }
