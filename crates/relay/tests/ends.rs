@@ -129,6 +129,8 @@ fn with_timeouts(stream: TcpStream) -> TcpStream {
 
 fn listener() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // Of 512 calls at once none should have to send its SYN again, after a second.
+    SockRef::from(&listener).listen(4096).unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
@@ -408,9 +410,8 @@ fn silent_clients_keep_nobody_out_of_a_relay() {
     for _ in 0..20 {
         let began = std::time::Instant::now();
         exchange(&relay.connect());
-        // A SYN that found the queue of the listener full comes again after a second (RFC 6298).
         assert!(
-            began.elapsed() < Duration::from_millis(2500),
+            began.elapsed() < Duration::from_secs(1),
             "{:?}",
             began.elapsed()
         );
