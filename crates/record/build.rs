@@ -1,5 +1,5 @@
-//! Packs the JSON schemas, which `tests/schema.rs` holds to the types: code that makes them from the types
-//! would be ten times as large.
+//! Packs the JSON schemas, which `tests/schema.rs` holds to the types: code that makes them from the
+//! types would be ten times as large.
 #![expect(clippy::disallowed_types, reason = "the files are those of the build")]
 
 use std::io::Write;

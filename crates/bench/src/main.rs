@@ -1,8 +1,8 @@
 //! Load engines that are installed here, side by side: alternating in one run, medians, and ratios
 //! with their 95 % interval. That prints, and gates nothing; so do `trace`, of programs that read
-//! captures, and `web`, of servers of the web. `diagnosis` and `independent` hold the verdicts against planted limits, and `corpus`
-//! against the packets of captures; the exit code of the first says whether enough are right, that
-//! of the last whether anything is wrong.
+//! captures, and `web`, of servers of the web. `diagnosis` and `independent` hold the verdicts
+//! against planted limits, and `corpus` against the packets of captures; the exit code of the first
+//! says whether enough are right, that of the last whether anything is wrong.
 
 mod case;
 mod comparison;

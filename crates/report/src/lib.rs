@@ -1,4 +1,4 @@
-//! Records as people and scripts read them: aligned text, JSON, and pages with charts.
+//! Records as people and scripts read them: aligned text, pages with charts, and iperf3's text and JSON.
 //!
 //! Nothing here prints: every function returns what is to be printed. The text is the same with and
 //! without colour, but for the colour.

@@ -9,6 +9,7 @@ mod connections;
 mod content;
 mod deadline;
 mod false_server;
+pub mod http2;
 mod lateness;
 mod mark;
 mod need;

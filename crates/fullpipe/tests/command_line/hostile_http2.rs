@@ -7,6 +7,10 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use fullpipe_control::{ControlConnection, WebClientTls};
+use fullpipe_testkit::http2::{
+    CONTINUATION, DATA, HEADERS, PING, PREFACE, RESET, SETTINGS, WINDOW_UPDATE, frame, get,
+    request, request_fields,
+};
 use fullpipe_testkit::{Running, free_port, load_slot, wait_for_listener};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpSocket;
@@ -36,40 +40,6 @@ const PROMPT: Duration = Duration::from_secs(5);
 /// Most anonymous memory of the server while it has all those clients, in KiB: 128 for each.
 const MAX_KIB: u64 = 128 * 1000;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// Types of frames (RFC 9113, section 6), and the flags of an end of a stream and of fields.
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RESET: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-const END: u8 = 1;
-const WHOLE: u8 = 4;
-
-/// Returns a frame (RFC 9113, section 4.1).
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = &(payload.len() as u32).to_be_bytes()[1..];
-    [length, &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-/// Returns the fields of a request, without compression: `method` is 2 for GET and 3 for POST
-/// (RFC 7541, appendix A).
-fn fields(method: u8, path: &str) -> Vec<u8> {
-    let mut fields = vec![0x80 | method, 0x87];
-    for (name, value) in [(4, path), (1, "h")] {
-        fields.extend([name, value.len() as u8]);
-        fields.extend(value.as_bytes());
-    }
-    fields
-}
-
-fn get(stream: u32, path: &str) -> Vec<u8> {
-    frame(HEADERS, END | WHOLE, stream, &fields(2, path))
-}
-
 /// Returns what the hostile clients send, each state with its name.
 fn hostile_states() -> Vec<(&'static str, Vec<u8>)> {
     let greeting = [PREFACE, &frame(SETTINGS, 0, 0, &[])].concat();
@@ -78,7 +48,7 @@ fn hostile_states() -> Vec<(&'static str, Vec<u8>)> {
         greeting.iter().copied().chain(frames).collect::<Vec<u8>>()
     };
     let endless = |at| match at {
-        0 => frame(HEADERS, 0, 1, &fields(2, "/nq/small")),
+        0 => frame(HEADERS, 0, 1, &request_fields(2, "/nq/small")),
         _ => frame(CONTINUATION, 0, 1, &[0x82; 1000]),
     };
     let reset = |at| {
@@ -86,7 +56,7 @@ fn hostile_states() -> Vec<(&'static str, Vec<u8>)> {
         [get(stream, "/nq/small"), frame(RESET, 0, stream, &[0; 4])].concat()
     };
     let no_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
-    let upload = frame(HEADERS, WHOLE, 1, &fields(3, "/nq/upload"));
+    let upload = request(1, 3, "/nq/upload", 0);
     let half = &frame(DATA, 0, 1, &[0; 1000])[..500];
     let overflow = frame(WINDOW_UPDATE, 0, 0, &0x7fff_ffff_u32.to_be_bytes());
     vec![

@@ -40,7 +40,8 @@ pub(super) struct WebPeer<'d> {
 /// Returns the request with its block filled in.
 ///
 /// # Errors
-/// Fails with the sentence `why` if it is for more than one stream of TCP in one direction, as fast as it goes.
+/// Fails with the sentence `why` if it is for more than one stream of TCP in one direction, as fast
+/// as it goes.
 pub(super) fn web_request(request: &Request, why: &str) -> Result<Request, TestRefusal> {
     let is_plain = request.transport == Transport::Tcp
         && request.streams == 1

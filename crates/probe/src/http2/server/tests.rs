@@ -1,40 +1,7 @@
 use fullpipe_http::{Answer, RequestHead};
+use fullpipe_testkit::http2::{DATA, END, HEADERS, PING, PREFACE, RESET, frame, get, request};
 
 use super::*;
-
-/// What a client sends first, with settings of its own (RFC 9113, section 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// Types of frames (RFC 9113, section 6).
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RESET: u8 = 3;
-const PING: u8 = 6;
-
-/// Flags: the last frame of a stream, and all of its fields.
-const END: u8 = 1;
-const WHOLE: u8 = 4;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = &(payload.len() as u32).to_be_bytes()[1..];
-    let stream = stream.to_be_bytes();
-    [length, &[kind, flags], &stream, payload].concat()
-}
-
-/// Returns the frame of a request for `path`, without compression (RFC 7541, section 6.2.2).
-fn request(stream: u32, method: u8, path: &str, flags: u8) -> Vec<u8> {
-    // GET is 2 in the static table, POST 3, and https 7; `:path` is 4, and `:authority` 1.
-    let mut fields = vec![0x80 | method, 0x87];
-    for (name, value) in [(4, path), (1, "h")] {
-        fields.extend([name, value.len() as u8]);
-        fields.extend(value.as_bytes());
-    }
-    frame(HEADERS, flags | WHOLE, stream, &fields)
-}
-
-fn get(stream: u32, path: &str) -> Vec<u8> {
-    request(stream, 2, path, END)
-}
 
 fn server() -> Http2Server {
     let replies = |head: &RequestHead| {
