@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_testkit::{
     Running, SshServer, free_port, fullpipe, note_skipped, random_bytes, random_digits, require,
-    within,
+    within, write_program,
 };
 use serde_json::{Value, json};
 
@@ -39,8 +39,7 @@ impl Scene {
 
     fn script(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, &format!("#!/bin/sh\n{text}\n"));
         path.to_str().unwrap().to_owned()
     }
 

@@ -48,17 +48,17 @@ pub fn configured_host(ssh: &[String], name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use fullpipe_testkit::write_program;
+
     use super::*;
 
     #[test]
     fn the_configuration_of_ssh_names_the_host_of_an_alias_and_no_other_program_is_asked() {
-        use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         for (name, asked) in [("ssh", Some("192.0.2.9")), ("other", None)] {
             let program = folder.path().join(name);
             let text = "#!/bin/sh\n[ \"$*\" = '-p 22 -G me@alias' ] && printf 'user me\\nhostname 192.0.2.9\\n'";
-            std::fs::write(&program, text).unwrap();
-            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+            write_program(&program, text);
             let words = [program.to_str().unwrap(), "-p", "22"].map(str::to_owned);
             assert_eq!(configured_host(&words, "me@alias").as_deref(), asked);
             assert_eq!(configured_host(&words, "another"), None);

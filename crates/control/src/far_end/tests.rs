@@ -1,7 +1,8 @@
 use std::fs::{File, FileTimes};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::SystemTime;
+
+use fullpipe_testkit::write_program;
 
 use super::*;
 
@@ -26,8 +27,7 @@ fn folder_with_program(text: &str) -> tempfile::TempDir {
     let file = folder
         .path()
         .join(format!("fullpipe-{}", std::env::consts::ARCH));
-    std::fs::write(&file, text).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&file, text);
     folder
 }
 

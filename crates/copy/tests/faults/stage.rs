@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::{Running, fullpipe, within, write_secret};
+use fullpipe_testkit::{Running, fullpipe, within, write_program, write_secret};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::tree::Tree;
@@ -62,8 +62,7 @@ impl Stage {
         }
         write_secret(folder.path().join("key"), "correct horse battery");
         chown(folder.path().join("key"), Some(USER), Some(USER)).unwrap();
-        fs::write(folder.path().join("ssh"), SSH).unwrap();
-        fs::set_permissions(folder.path().join("ssh"), Permissions::from_mode(0o755)).unwrap();
+        write_program(folder.path().join("ssh"), SSH);
         let holder = hold(folder.path(), disk);
         let mut stage = Self {
             folder,
