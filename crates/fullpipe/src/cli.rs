@@ -19,9 +19,8 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-const AFTER_SHORT_HELP: &str = "\
-Quantities have units: 100Mbit/s, 1G, 173ms, 64KiB, 0.01%.
-`fullpipe help COMMAND` explains one; `fullpipe demo` shows the whole loop.";
+const AFTER_SHORT_HELP: &str =
+    "`fullpipe help COMMAND` explains one; `fullpipe demo` shows the whole loop.";
 
 const AFTER_HELP: &str = "\
 Quantities have units: 100Mbit/s, 1G, 173ms, 64KiB, 0.01%. A bare k, M or G is

@@ -15,7 +15,10 @@ mod prelude;
 mod text;
 mod timeline;
 
-pub use page::{PageError, PageSource, difference_text, html_page, sweep_text, text_page};
+pub use page::{
+    PageContent, PageError, PageSource, difference_text, html_page, page_content, page_script,
+    page_style, sweep_text, text_page,
+};
 pub use text::{
     DEFAULT_COLUMNS, archive_check, archive_text, archive_thinned, bold_text, calculation_text,
     capture_text, combination_table, command_end, commands_elsewhere, completion_text,

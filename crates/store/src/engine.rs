@@ -140,7 +140,7 @@ impl From<io::Error> for EngineError {
 /// A database that takes the statements of [`crate::statements`]: parameters are `$1`, `$2`, …;
 /// types are BIGINT, TEXT and DOUBLE PRECISION, and one for bytes, which has a name of its own in
 /// each.
-pub(crate) trait DatabaseEngine {
+pub(crate) trait DatabaseEngine: Send {
     /// Type of a column of bytes.
     fn blob_type(&self) -> &'static str;
 

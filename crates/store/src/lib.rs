@@ -31,4 +31,4 @@ pub use export::{csv_head, csv_rows};
 pub use import::{iperf3_transfers, read_import, text_in_utf_8};
 pub use location::ArchiveLocation;
 pub use redaction::Redaction;
-pub use store::{DocumentFilter, KeptDocument, Store};
+pub use store::{DocumentFilter, DocumentPosition, KeptDocument, Store};

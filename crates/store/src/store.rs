@@ -48,8 +48,21 @@ pub struct DocumentFilter {
     pub since: Option<Timestamp>,
     /// First start that is too late.
     pub before: Option<Timestamp>,
+    /// Place in the list, newest first, behind which documents are asked for.
+    pub behind: Option<DocumentPosition>,
+    /// Kind of the limit of one of its runs, or kind and cause with a `/` between them.
+    pub limited_by: Option<String>,
     /// Largest number of documents, the newest; all if not set.
     pub limit: Option<u32>,
+}
+
+/// The place of a document in the list of all, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentPosition {
+    /// When its data began to flow.
+    pub started: Timestamp,
+    /// Its identifier.
+    pub id: String,
 }
 
 /// A document that was given to the archive.
@@ -191,6 +204,40 @@ impl Store {
                 }
             })
             .collect())
+    }
+
+    /// Returns the names of all other ends, in their order.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub fn list_peers(&mut self) -> Result<Vec<String>, StoreError> {
+        let peers = "SELECT DISTINCT peer FROM document WHERE peer <> '' ORDER BY peer";
+        Ok(self
+            .read(peers, &[])?
+            .into_iter()
+            .filter_map(|row| RowReader::new(row).next_text())
+            .collect())
+    }
+
+    /// Returns the `count` newest documents of each other end, by the name of that, newest first.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub fn newest_by_peer(&mut self, count: u32) -> Result<Vec<StoredDocument>, StoreError> {
+        let mut newest = Vec::new();
+        for peer in self.list_peers()? {
+            newest.extend(self.list_documents(&DocumentFilter {
+                peer: Some(peer),
+                limit: Some(count),
+                ..DocumentFilter::default()
+            })?);
+        }
+        // The address of one may be the name of another.
+        newest.sort_by(|one: &StoredDocument, next| {
+            (&one.peer, &next.started, &next.id).cmp(&(&next.peer, &one.started, &one.id))
+        });
+        newest.dedup_by(|one, next| one.id == next.id);
+        Ok(newest)
     }
 
     /// Returns the document with this identifier, or the only one whose identifier ends so.
@@ -495,6 +542,20 @@ impl DocumentFilter {
             common.extend(
                 value.map(|value| format!("{comparison} {}", add_parameter(&mut values, value))),
             );
+        }
+        if let Some(DocumentPosition { started, id }) = &self.behind {
+            let started = add_parameter(&mut values, timestamp_value(*started));
+            let id = add_parameter(&mut values, id.as_str().into());
+            common.push(format!("(started, id) < ({started}, {id})"));
+        }
+        if let Some(limit) = &self.limited_by {
+            let (kind, cause) = limit.split_once('/').unwrap_or((limit, ""));
+            let kind = add_parameter(&mut values, kind.into());
+            let cause = add_parameter(&mut values, cause.into());
+            common.push(format!(
+                "EXISTS (SELECT 1 FROM fact WHERE fact.document = document.id AND limit_kind = {kind}
+                 AND ({cause} = '' OR limit_cause = {cause}))"
+            ));
         }
         let mut peers = vec![None];
         if let Some(peer) = &self.peer {

@@ -32,6 +32,8 @@ pub enum Need {
     Nginx,
     /// The program `nghttp`, a client of HTTP/2 whose windows can be set.
     Nghttp,
+    /// The program `promtool`, of Prometheus.
+    Promtool,
     /// The program `openssl`, which carries any bytes inside TLS.
     Openssl,
     /// The program `ndt7-client`, M-Lab's client of ndt7.
@@ -93,6 +95,7 @@ impl Need {
             }
             Self::Nginx => lacking_program("/usr/sbin/nginx", "-v"),
             Self::Nghttp => lacking_program("nghttp", "--version"),
+            Self::Promtool => lacking_program("promtool", "--version"),
             Self::Openssl => lacking_program("openssl", "version"),
             Self::Ndt7Client => lacking_program("ndt7-client", "-h"),
             Self::NdtServer => lacking_program("ndt-server", "-h"),

@@ -299,7 +299,8 @@ const PLAN: &[Member] = &[
     Member::new(5, "relay"),
     Member::new(5, "copy"),
     Member::new(6, "experiment"),
-    Member::new(7, "fullpipe"),
+    Member::new(7, "web"),
+    Member::new(8, "fullpipe"),
     Member::new(ATTIC, "testkit"),
     Member::new(ATTIC, "bench"),
 ];

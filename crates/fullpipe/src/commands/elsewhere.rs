@@ -68,6 +68,7 @@ refused_commands! {
     relay::RelayArguments,
     serve::ServeArguments,
     sweep::SweepServerArguments,
+    web::WebArguments,
 }
 
 /// `fullpipe diagnose` of files.

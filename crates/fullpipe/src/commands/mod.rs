@@ -51,12 +51,13 @@ cfg_if::cfg_if! {
         mod sweep;
         mod until_sure;
         mod up;
+        mod web;
     } else {
         mod elsewhere;
 
         use elsewhere::{
             compare, completions, copy, demo, diagnose, host, iperf3, lab, man, mcp, measure,
-            relay, serve, sweep,
+            relay, serve, sweep, web,
         };
     }
 }
@@ -131,6 +132,7 @@ commands! {
         Report(report::ReportArguments),
         Store(store::StoreArguments),
         History(history::HistoryArguments),
+        Web(web::WebArguments),
     "Tools":
         Schema(schema::SchemaArguments),
         Completions(completions::CompletionsArguments),
@@ -205,6 +207,19 @@ fn interrupt_flag() -> Result<Arc<AtomicBool>> {
             .map_err(|error| cannot_listen(&error))?;
     }
     Ok(flag)
+}
+
+/// Does `work` until it ends, or until the user ends the program.
+#[cfg(target_os = "linux")]
+async fn until_asked_to_end(work: impl Future<Output = Result>) -> Result {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| cannot_listen(&error))?;
+    let mut end = signal(SignalKind::terminate()).map_err(|error| cannot_listen(&error))?;
+    tokio::select! {
+        done = work => done,
+        _ = interrupt.recv() => Err(Failure::already_printed(INTERRUPTED)),
+        _ = end.recv() => Err(Failure::already_printed(INTERRUPTED)),
+    }
 }
 
 fn cannot_listen(error: &io::Error) -> Failure {

@@ -4,6 +4,7 @@ mod web;
 use self::log::{LogEntry, ServerLog, ServerObserver};
 pub(super) use self::log::{rejected_event, rejected_line};
 use self::web::WebArguments;
+pub(super) use self::web::read_identity;
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
 

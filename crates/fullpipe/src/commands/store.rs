@@ -145,8 +145,8 @@ impl FilterArguments {
             kind,
             campaign,
             since,
-            before: None,
             limit,
+            ..DocumentFilter::default()
         }
     }
 }

@@ -34,6 +34,7 @@ mod machine;
 mod matrix;
 mod mcp;
 mod over_ssh;
+mod pages;
 mod placement;
 mod ramp;
 mod records;

@@ -24,10 +24,10 @@ impl FigureTable {
     pub fn to_html(&self) -> String {
         let mut html = "<table><thead><tr>".to_owned();
         for (column, head) in self.heads.iter().enumerate() {
-            html += if self.has_sentences(column) {
-                "<th class=l>"
-            } else {
-                "<th>"
+            html += match (head.is_empty(), self.has_sentences(column)) {
+                (true, _) => "<td>",
+                (false, true) => "<th class=l>",
+                (false, false) => "<th>",
             };
             html += &escape_cell(head);
         }

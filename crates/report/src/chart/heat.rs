@@ -13,6 +13,9 @@ use crate::chart::svg::{
 };
 use crate::chart::words::{format_if, text_if};
 
+/// Width of a tile, in units of the picture: it is as wide as its place permits.
+const TILE: usize = 100;
+
 /// Height of a row of tiles, in pixels.
 const ROW: f64 = 28.0;
 
@@ -139,20 +142,24 @@ impl HeatMap {
         }
         let tall = ROW * self.windows.len() as f64;
         let mut svg = format!(
-            "<div class=\"wide\"><svg class=\"chart heat\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" height=\"{}\" \
-             style=\"min-width:{}px;--tile:{}\">",
+            "<div class=\"wide tiles\"><svg width=\"{}\" height=\"0\" aria-hidden=\"true\"></svg>\
+             <svg class=\"chart heat\" role=\"img\" tabindex=\"0\" aria-label=\"{}\" height=\"{}\">",
+            44 * self.streams.len(),
             escape_html(&format!(
                 "{}. The best is {}",
                 self.title,
                 format_quantity(self.best)
             )),
             ABOVE + tall + BELOW + LEGEND * self.legend_lines().len() as f64,
-            44 * self.streams.len(),
-            format_percent(self.column_share(1.0))
         );
         svg += &self.draw_heads();
         // The lines lie over the tiles, and the numbers over the lines.
-        svg += &self.draw_tiles(|tile, row, column| self.draw_tile(tile, row, column));
+        let bottom = ABOVE + tall;
+        svg += &format!(
+            "<svg width=\"100%\" height=\"{bottom}\" viewBox=\"0 0 {} {bottom}\" preserveAspectRatio=\"none\">{}</svg>",
+            TILE * self.streams.len(),
+            self.draw_tiles(|tile, row, column| self.draw_tile(tile, row, column))
+        );
         svg += &self.draw_lines(tall);
         svg += &format!(
             "<g class=\"number mid\">{}</g>",
@@ -196,14 +203,14 @@ impl HeatMap {
     fn draw_tile(&self, tile: &HeatTile, row: usize, column: usize) -> String {
         // The style sheet has the sizes of both kinds.
         let (class, left, y) = if tile.is_measured {
-            ("tile", 0.0, 0.0)
+            ("tile", 0, 0.0)
         } else {
-            ("tile small", 0.3, 9.0)
+            ("tile small", 30, 9.0)
         };
-        let left = format_percent(self.column_share(column as f64 + left));
         format!(
-            "<rect class=\"m {class} s{}\" x=\"{left}\" y=\"{}\"/>",
+            "<rect class=\"m {class} s{}\" x=\"{}\" y=\"{}\"/>",
             self.tile_shade(tile),
+            TILE * column + left,
             row_top(row) + y
         )
     }

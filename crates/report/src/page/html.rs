@@ -11,21 +11,45 @@ const PAGE: &str = include_str!("page.css");
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
-pub(super) fn render_page(articles: &[Article]) -> String {
+/// The articles of a page, for a page around them that others make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageContent {
+    /// Title of the page: the first finding, as HTML.
+    pub title: String,
+    /// The articles, as HTML.
+    pub body: String,
+}
+
+/// Returns the style sheet of pages and their charts.
+pub fn page_style() -> String {
+    minify_style(STYLE) + &minify_style(PAGE)
+}
+
+/// Returns the script of charts.
+pub fn page_script() -> String {
+    minify_source(SCRIPT)
+}
+
+pub(super) fn page_content(articles: &[Article]) -> PageContent {
     let title = articles
         .first()
         .map_or("fullpipe", |article| article.headline.as_str());
-    let body: String = articles.iter().map(render_article).collect();
+    PageContent {
+        title: escape_foreign(title),
+        body: articles.iter().map(render_article).collect(),
+    }
+}
+
+pub(super) fn render_page(articles: &[Article]) -> String {
+    let PageContent { title, body } = page_content(articles);
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<title>{}</title>\n\
-         <link rel=\"icon\" href=\"data:,\">\n<style>\n{}{}</style></head>\n<body>\n<main>\n{body}</main>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n<title>{title}</title>\n\
+         <link rel=\"icon\" href=\"data:,\">\n<style>\n{}</style></head>\n<body>\n<main>\n{body}</main>\n\
          <script>\n{}</script>\n</body></html>\n",
-        escape_foreign(title),
-        minify_style(STYLE),
-        minify_style(PAGE),
-        minify_source(SCRIPT)
+        page_style(),
+        page_script()
     )
 }
 

@@ -23,6 +23,7 @@ mod text;
 mod transfer;
 
 pub use difference::difference_text;
+pub use html::{PageContent, page_script, page_style};
 pub use sweep::sweep_text;
 
 use std::cmp::Reverse;
@@ -58,6 +59,14 @@ pub struct PageError {
 /// If a document has no result that a page can show, such as settings of a host or an error.
 pub fn html_page(sources: &[PageSource<'_>]) -> Result<String, PageError> {
     Ok(html::render_page(&source_articles(sources)?))
+}
+
+/// Returns the articles of [`html_page`], for a page around them that others make.
+///
+/// # Errors
+/// As [`html_page`].
+pub fn page_content(sources: &[PageSource<'_>]) -> Result<PageContent, PageError> {
+    Ok(html::page_content(&source_articles(sources)?))
 }
 
 /// Returns the content of [`html_page`] as text of at most 80 columns.

@@ -8,11 +8,10 @@ mod tools;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::{ServiceExt, transport};
 use tokio::runtime;
-use tokio::signal::unix::{SignalKind, signal};
 
 use self::server::ToolServer;
-use super::cannot_listen;
 use super::prelude::*;
+use super::until_asked_to_end;
 
 /// Longest message of a client: more than any call needs.
 const MAX_MESSAGE: usize = 1 << 20;
@@ -95,13 +94,7 @@ fn whole_path(folder: &Path) -> Result<PathBuf> {
 /// programs of calls, which end with their client.
 async fn serve(server: ToolServer) -> Result {
     let slots = Arc::clone(&server.slots);
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| cannot_listen(&error))?;
-    let mut end = signal(SignalKind::terminate()).map_err(|error| cannot_listen(&error))?;
-    let served = tokio::select! {
-        served = serve_client(server) => served,
-        _ = interrupt.recv() => Err(Failure::already_printed(INTERRUPTED)),
-        _ = end.recv() => Err(Failure::already_printed(INTERRUPTED)),
-    };
+    let served = until_asked_to_end(Box::pin(serve_client(server))).await;
     let all_ended = slots.acquire_many(server::MAX_CALLS);
     let _ = tokio::time::timeout(call::GRACE * 2, all_ended).await;
     served

@@ -106,14 +106,22 @@ impl WebArguments {
     }
 
     fn identity(&self, address: SocketAddr) -> Result<WebIdentity> {
-        let (certificate, key) = match (&self.cert, &self.key_pem) {
-            (Some(certificate), Some(key)) => (read_pem(certificate)?, read_key(key)?),
-            _ => self_signed(address)?,
-        };
-        WebIdentity::from_pem(&certificate, &key).map_err(|error| {
-            usage_failure(format!("the certificate of --cert and --key-pem: {error}"))
-        })
+        if let (Some(certificate), Some(key)) = (&self.cert, &self.key_pem) {
+            return read_identity(certificate, key);
+        }
+        let (certificate, key) = self_signed(address)?;
+        identity_from_pem(&certificate, &key)
     }
+}
+
+/// Reads the certificate of a server and its private key from two files.
+pub(in crate::commands) fn read_identity(certificate: &Path, key: &Path) -> Result<WebIdentity> {
+    identity_from_pem(&read_pem(certificate)?, &read_key(key)?)
+}
+
+fn identity_from_pem(certificate: &[u8], key: &[u8]) -> Result<WebIdentity> {
+    WebIdentity::from_pem(certificate, key)
+        .map_err(|error| usage_failure(format!("the certificate of --cert and --key-pem: {error}")))
 }
 
 /// Returns a certificate for the names of this host that nobody has signed, and its key.

@@ -1,0 +1,103 @@
+//! The interface for programs: the documents of `--json`, lists of them, and its description.
+
+use fullpipe_record::{Content, Document, document_schema};
+use http::{HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, JSON, Refusal, whole_answer};
+
+/// Returns what a command would print with `--json`.
+pub(crate) fn document_answer(content: Content) -> Answer {
+    whole_answer(StatusCode::OK, JSON, Document::new(content).to_json())
+}
+
+/// Returns the refusal of a request of a program.
+pub(crate) fn refusal_answer(refusal: &Refusal) -> Answer {
+    let body = json!({"error": {"message": refusal.why}});
+    whole_answer(refusal.status, JSON, body.to_string())
+}
+
+/// Returns a list with the address of the next part of it (RFC 8288).
+pub(crate) fn with_next_link(mut answer: Answer, next: Option<String>) -> Answer {
+    let link = next.and_then(|next| HeaderValue::from_str(&format!("<{next}>; rel=\"next\"")).ok());
+    if let Some(link) = link {
+        answer.headers_mut().insert(header::LINK, link);
+    }
+    answer
+}
+
+/// Returns the description of the interface (`OpenAPI` 3.1).
+pub(crate) fn description() -> Value {
+    let text = |name: &str, what: &str| json!({"name": name, "in": "query", "description": what, "schema": {"type": "string"}});
+    let listed = [
+        text("host", "Name or address of the other end"),
+        text("limit", "Kind of the limit, or kind/cause"),
+        text("since", "An age as 12h or 30d, or a time (RFC 3339)"),
+        text("kind", "Kind of the documents"),
+        text("campaign", "Sweep or scenario"),
+        text("length", "Most documents, up to 1000; 50 if not stated"),
+        text(
+            "behind",
+            "Where the list goes on; the field Link of an answer has it",
+        ),
+    ];
+    let history = [
+        text("host", "Name or address of the other end"),
+        text("since", "An age as 12h or 30d, or a time (RFC 3339)"),
+    ];
+    let id = json!([{
+        "name": "id", "in": "path", "required": true, "schema": {"type": "string"},
+        "description": "The identifier of a document, or the end of it",
+    }]);
+    let started = json!({
+        "required": true,
+        "content": {JSON: {"schema": {
+            "type": "object", "additionalProperties": false,
+            "required": ["host", "reverse", "seconds", "streams"],
+            "properties": {
+                "host": {"type": "string", "description": "One that the archive or the operator names"},
+                "reverse": {"type": "boolean", "description": "True if the other end sends"},
+                "seconds": {"type": "integer", "minimum": 1, "maximum": 300},
+                "streams": {"type": "integer", "minimum": 1, "maximum": 64},
+            },
+        }}},
+    });
+    let mut schema: Value = serde_json::from_str(&document_schema()).unwrap_or_default();
+    // Its references are relative to itself.
+    schema["$id"] = "document.schema.json".into();
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "fullpipe", "version": env!("CARGO_PKG_VERSION")},
+        "security": [{"token": []}],
+        "paths": {
+            "/api/v1/documents": {"get": operation("Documents, newest first", &json!(listed))},
+            "/api/v1/documents/{id}": {"get": operation("A document as it was written", &id)},
+            "/api/v1/history": {"get": operation("The runs to a host over time", &json!(history))},
+            "/api/v1/runs": {
+                "post": with_body(operation("Starts a test", &json!([])), &started),
+                "delete": operation("Ends the test that runs", &json!([])),
+            },
+        },
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Document": schema},
+        },
+    })
+}
+
+fn operation(summary: &str, parameters: &Value) -> Value {
+    let content = json!({JSON: {"schema": {"$ref": "#/components/schemas/Document"}}});
+    json!({
+        "summary": summary,
+        "parameters": parameters,
+        "responses": {
+            "200": {"description": "What was asked for", "content": content},
+            "default": {"description": "Why there is no result, as error.message"},
+        },
+    })
+}
+
+fn with_body(mut operation: Value, body: &Value) -> Value {
+    operation["requestBody"] = body.clone();
+    operation
+}

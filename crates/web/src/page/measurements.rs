@@ -1,0 +1,279 @@
+//! The list of documents, and one of them.
+
+use fullpipe_record::{Content, Document, StoredDocument, StoredFacts};
+use fullpipe_report::chart::{displayable_text, escape_html};
+use fullpipe_report::{PageSource, page_content};
+use fullpipe_store::{DocumentFilter, DocumentPosition};
+use fullpipe_units::Span;
+use jiff::Timestamp;
+
+use super::shell::{Place, whole_page};
+use crate::answer::Refusal;
+use crate::route::{Query, link_with_query};
+
+/// Documents of a page of the list.
+const PAGE_LENGTH: u32 = 50;
+
+/// Most documents of an answer in JSON.
+const MAX_LENGTH: u32 = 1000;
+
+/// Kinds of limits that a filter offers.
+const LIMITS: [&str; 12] = [
+    "sender-application",
+    "receiver-application",
+    "send-buffer",
+    "receive-window",
+    "congestion-window",
+    "application-window",
+    "pacing",
+    "loss",
+    "mtu",
+    "cpu",
+    "capacity",
+    "unknown",
+];
+
+/// Ages of documents that a filter offers: the value, and its name.
+const AGES: [(&str, &str); 4] = [
+    ("24h", "the last day"),
+    ("7d", "the last week"),
+    ("30d", "the last 30 days"),
+    ("", "any time"),
+];
+
+/// What of the archive is listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListQuery {
+    host: String,
+    limit: String,
+    since: String,
+    filter: DocumentFilter,
+}
+
+impl ListQuery {
+    /// Reads a query, in which an age counts from `now`.
+    ///
+    /// # Errors
+    /// Fails if an age, a number or a place in the list is none.
+    pub(crate) fn from_query(query: &Query, now: Timestamp) -> Result<Self, Refusal> {
+        let value = |name| query.value(name).map(str::to_owned);
+        let since = match query.value("since") {
+            Some(text) => Some(parse_since(text, now)?),
+            None => None,
+        };
+        let length = match query.value("length") {
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|length| (1..=MAX_LENGTH).contains(length))
+                .ok_or_else(|| {
+                    Refusal::bad_request(format!("length is a number from 1 to {MAX_LENGTH}"))
+                })?,
+            None => PAGE_LENGTH,
+        };
+        Ok(Self {
+            host: value("host").unwrap_or_default(),
+            limit: value("limit").unwrap_or_default(),
+            since: value("since").unwrap_or_default(),
+            filter: DocumentFilter {
+                peer: value("host"),
+                kind: value("kind"),
+                campaign: value("campaign"),
+                since,
+                before: None,
+                behind: query.value("behind").map(parse_position).transpose()?,
+                limited_by: value("limit"),
+                limit: Some(length),
+            },
+        })
+    }
+
+    /// Returns the documents that are asked for.
+    pub(crate) fn filter(&self) -> &DocumentFilter {
+        &self.filter
+    }
+
+    /// Returns the address at `path` of the documents behind these, if there may be more.
+    pub(crate) fn next_link(&self, path: &str, listed: &[StoredDocument]) -> Option<String> {
+        let last = listed.last()?;
+        let length = self.filter.limit?;
+        if (listed.len() as u64) < u64::from(length) {
+            return None;
+        }
+        let length = if length == PAGE_LENGTH {
+            String::new()
+        } else {
+            length.to_string()
+        };
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        Some(link_with_query(
+            path,
+            &[
+                ("host", &self.host),
+                ("limit", &self.limit),
+                ("since", &self.since),
+                ("kind", &text(&self.filter.kind)),
+                ("campaign", &text(&self.filter.campaign)),
+                ("length", &length),
+                ("behind", &format!("{}_{}", last.started, last.id)),
+            ],
+        ))
+    }
+}
+
+/// Returns the time of an age, as `30d`, or of a date.
+pub(super) fn parse_since(text: &str, now: Timestamp) -> Result<Timestamp, Refusal> {
+    let wrong =
+        || Refusal::bad_request("since is an age such as 12h or 30d, or a time in RFC 3339");
+    if let Ok(time) = text.parse() {
+        return Ok(time);
+    }
+    let age: Span = text.parse().map_err(|_| wrong())?;
+    let age = jiff::SignedDuration::from_nanos(i64::try_from(age.as_nanos()).map_err(|_| wrong())?);
+    now.checked_sub(age).map_err(|_| wrong())
+}
+
+fn parse_position(text: &str) -> Result<DocumentPosition, Refusal> {
+    let position = text.split_once('_').and_then(|(started, id)| {
+        Some(DocumentPosition {
+            started: started.parse().ok()?,
+            id: id.to_owned(),
+        })
+    });
+    position.ok_or_else(|| {
+        Refusal::bad_request(
+            "behind is the time and the identifier of a document with _ between them",
+        )
+    })
+}
+
+/// Returns the page of a list.
+pub(crate) fn measurements_page(query: &ListQuery, listed: &[StoredDocument]) -> String {
+    let mut content = format!("<h1>Measurements</h1>\n{}", filter_form(query));
+    if listed.is_empty() {
+        content += "<p>No document of the archive is like that.</p>\n";
+        return whole_page("Measurements", Some(Place::Measurements), &content);
+    }
+    let rows: String = listed.iter().map(list_row).collect();
+    content += &format!(
+        "<form action=\"/compare\"><div class=\"wide\" tabindex=\"0\"><table class=\"list\">\n<thead><tr>\
+         <th><span class=\"hidden\">Compare</span></th><th>Started (UTC)</th><th>To</th><th>Rate</th>\
+         <th>Limit</th><th>Kind</th></tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n\
+         <p><button>Compare two</button></p></form>\n"
+    );
+    if let Some(link) = query.next_link("/measurements", listed) {
+        content += &format!(
+            "<p><a rel=\"next\" href=\"{}\">Older ones</a></p>\n",
+            escape_html(&link)
+        );
+    }
+    whole_page("Measurements", Some(Place::Measurements), &content)
+}
+
+fn filter_form(query: &ListQuery) -> String {
+    let limits = [("", "any")]
+        .into_iter()
+        .chain(LIMITS.map(|limit| (limit, limit)));
+    format!(
+        "<form class=\"fields\" role=\"search\" aria-label=\"Filter\">\
+         <label>Host <input name=\"host\" value=\"{}\"></label>\
+         <label>Limit <select name=\"limit\">{}</select></label>\
+         <label>Since <select name=\"since\">{}</select></label><button>Show</button></form>\n",
+        escape_html(&query.host),
+        options(limits, &query.limit),
+        options(AGES, &query.since)
+    )
+}
+
+/// Returns the options of a choice; one that is chosen and not offered is added.
+pub(super) fn options<'o>(
+    offered: impl IntoIterator<Item = (&'o str, &'o str)>,
+    chosen: &'o str,
+) -> String {
+    let mut offered: Vec<_> = offered.into_iter().collect();
+    if !offered.iter().any(|(value, _)| *value == chosen) {
+        offered.push((chosen, chosen));
+    }
+    let option = |(value, name): &(&str, &str)| {
+        let selected = if *value == chosen { " selected" } else { "" };
+        let (value, name) = (escape_html(value), escape_html(name));
+        format!("<option value=\"{value}\"{selected}>{name}</option>")
+    };
+    offered.iter().map(option).collect()
+}
+
+fn list_row(document: &StoredDocument) -> String {
+    let rate = document
+        .facts
+        .iter()
+        .find_map(|facts| facts.steady.or(facts.rate));
+    let first = document.facts.first();
+    let limit = first.and_then(StoredFacts::limit_name);
+    let to = if document.peer.is_empty() {
+        &document.campaign
+    } else {
+        &document.peer
+    };
+    let id = escape_html(&document.id);
+    let text = |text: &str| escape_html(&displayable_text(text));
+    let started = text(&short_time(&document.started));
+    let valid = if document.facts.iter().all(|facts| facts.valid) {
+        ""
+    } else {
+        ", invalid"
+    };
+    format!(
+        "<tr><td><input type=\"checkbox\" name=\"id\" value=\"{id}\" aria-label=\"Compare the one of {started}\"></td>\
+         <td><a href=\"/documents/{id}\">{started}</a></td><td>{}</td><td class=\"number\">{}</td><td>{}{valid}</td>\
+         <td>{}</td></tr>\n",
+        text(to),
+        rate.map_or_else(String::new, |rate| rate.to_string()),
+        text(&limit.unwrap_or_default()),
+        text(&document.kind)
+    )
+}
+
+/// Returns a time in RFC 3339 to its second, as people write it.
+pub(super) fn short_time(time: &str) -> String {
+    let shown: String = time.chars().take("2026-03-12T10:00:00".len()).collect();
+    shown.replace('T', " ")
+}
+
+/// Returns the page of a document: its body as a report, or what is known of it.
+///
+/// # Errors
+/// Fails if no page can show it.
+pub(crate) fn document_page(head: &StoredDocument, body: Option<&[u8]>) -> Result<String, Refusal> {
+    let facts = || {
+        Document::new(Content::Stored {
+            stored: vec![head.clone()],
+        })
+    };
+    let own = body.and_then(|body| Document::from_json(body).ok());
+    let document = own.unwrap_or_else(facts);
+    let name = short_time(&head.started);
+    let source = PageSource {
+        name: &name,
+        document: &document,
+    };
+    let shown = page_content(&[source]).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let id = escape_html(&head.id);
+    let history = if head.peer.is_empty() {
+        String::new()
+    } else {
+        let link = link_with_query("/history", &[("host", &head.peer)]);
+        format!(
+            "<a href=\"{}\">History of this host</a> ",
+            escape_html(&link)
+        )
+    };
+    let content = format!(
+        "{}<p class=\"links\">{history}<a href=\"/api/v1/documents/{id}\" download=\"{id}.json\">The document</a></p>\n",
+        shown.body
+    );
+    Ok(whole_page(
+        &shown.title,
+        Some(Place::Measurements),
+        &content,
+    ))
+}

@@ -1,0 +1,79 @@
+//! What all pages have.
+
+use fullpipe_report::chart::{displayable_text, escape_html};
+use fullpipe_report::{page_script, page_style};
+
+use crate::answer::Refusal;
+
+/// A page of the navigation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Now,
+    Measurements,
+    History,
+    NewTest,
+}
+
+/// The pages of the navigation, with their addresses and names.
+const PLACES: [(Place, &str, &str); 4] = [
+    (Place::Now, "/", "Now"),
+    (Place::Measurements, "/measurements", "Measurements"),
+    (Place::History, "/history", "History"),
+    (Place::NewTest, "/new", "New test"),
+];
+
+/// Returns the style sheet of all pages.
+pub(crate) fn style() -> String {
+    page_style() + include_str!("../../assets/web.css")
+}
+
+/// Returns the script of charts.
+pub(crate) fn script() -> String {
+    page_script()
+}
+
+/// Returns a page with this title and content, both HTML; `place` is marked in the navigation.
+pub(crate) fn whole_page(title: &str, place: Option<Place>, content: &str) -> String {
+    let link = |(other, address, name): &(Place, &str, &str)| {
+        let is_here = place == Some(*other);
+        let current = if is_here {
+            " aria-current=\"page\""
+        } else {
+            ""
+        };
+        format!("<a href=\"{address}\"{current}>{name}</a>")
+    };
+    let links = PLACES.iter().map(link).collect::<Vec<_>>().concat();
+    bare_page(
+        title,
+        &format!(
+            "<header class=\"bar\"><a class=\"skip\" href=\"#content\">To the content</a>\
+             <nav aria-label=\"Pages\"><b>fullpipe</b>{links}</nav></header>\n\
+             <main id=\"content\">\n{content}</main>\n<script src=\"/chart.js\"></script>\n"
+        ),
+    )
+}
+
+/// Returns a page with this title and body, both HTML, without navigation.
+pub(crate) fn bare_page(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title} – fullpipe</title>\n<link rel=\"icon\" href=\"data:,\">\n\
+         <link rel=\"stylesheet\" href=\"/style.css\"></head>\n<body>\n{body}\
+         <script src=\"/web.js\"></script>\n</body></html>\n"
+    )
+}
+
+/// Returns the page of a request that has no result.
+pub(crate) fn failure_page(refusal: &Refusal) -> String {
+    let status = refusal.status;
+    let reason = status.canonical_reason().unwrap_or("No result");
+    let mut sentence = refusal.why.clone();
+    if let Some(first) = sentence.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    let sentence = escape_html(&displayable_text(&sentence));
+    let content = format!("<h1>{reason}</h1>\n<p>{sentence}.</p>\n");
+    whole_page(reason, None, &content)
+}
