@@ -219,6 +219,30 @@ impl Store {
             .collect())
     }
 
+    /// Returns sweeps and scenarios, the newest first: the name of each, with its newest document
+    /// and the number of its documents.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub fn list_campaigns(&mut self, count: u32) -> Result<Vec<(StoredDocument, u64)>, StoreError> {
+        let campaigns = format!(
+            "SELECT campaign, count(*) FROM document WHERE campaign <> '' GROUP BY campaign
+             ORDER BY max(started) DESC LIMIT {count}"
+        );
+        let mut newest = Vec::new();
+        for row in self.read(&campaigns, &[])? {
+            let mut reader = RowReader::new(row);
+            let (campaign, documents) = (reader.next_text(), reader.next_count());
+            let found = self.list_documents(&DocumentFilter {
+                campaign,
+                limit: Some(1),
+                ..DocumentFilter::default()
+            })?;
+            newest.extend(found.into_iter().map(|head| (head, documents.unwrap_or(0))));
+        }
+        Ok(newest)
+    }
+
     /// Returns the `count` newest documents of each other end, by the name of that, newest first.
     ///
     /// # Errors

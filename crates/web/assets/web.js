@@ -48,6 +48,21 @@
     if (stop !== undefined) send('DELETE', '/api/v1/runs');
   });
 
+  // The part of a page that grows, as long as it does.
+  async function refresh() {
+    const part = find('[data-refresh]');
+    if (!part) return;
+    if (!document.hidden) {
+      const answer = await fetch(location.href).catch(() => undefined);
+      const text = answer?.ok ? await answer.text() : undefined;
+      const page = text && new DOMParser().parseFromString(text, 'text/html');
+      const grown = page?.querySelector('#content > div');
+      if (grown && grown.innerHTML !== part.innerHTML) part.replaceWith(grown);
+    }
+    setTimeout(refresh, 3000);
+  }
+  setTimeout(refresh, 3000);
+
   // What runs, as it happens. A page that nobody sees asks for nothing.
   const live = find('[data-live]');
   let source;

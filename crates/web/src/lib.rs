@@ -23,5 +23,6 @@ mod runs;
 mod server;
 
 pub use access::{AccessToken, HostList};
+pub use metrics::archive_metrics;
 pub use runs::TestProgram;
 pub use server::{WebOptions, serve_pages};

@@ -136,8 +136,9 @@ const METRICS_OF_IPERF3: [Metric; 7] = [
     },
 ];
 
-/// Returns the metrics of the newest measurement of each host.
-pub(crate) fn archive_metrics(newest: &[StoredDocument], now: Timestamp) -> String {
+/// Returns the metrics of the newest run to each host in each direction, of documents with the
+/// newest first, in the text format of Prometheus.
+pub fn archive_metrics(newest: &[StoredDocument], now: Timestamp) -> String {
     let runs = newest_runs(newest, now);
     let labels = |run: &Measured<'_>| {
         label_list(&[

@@ -27,6 +27,12 @@ pub(crate) enum Route<'p> {
     Comparison,
     /// The runs to a host over time.
     History,
+    /// Sweeps and scenarios.
+    Campaigns,
+    /// The runs of a sweep so far.
+    Campaign(&'p str),
+    /// The settings of this host.
+    Host,
     /// The form of a new test.
     NewTest,
     /// A file that all pages have.
@@ -70,6 +76,8 @@ impl Route<'_> {
             "/measurements" => Route::Measurements,
             "/compare" => Route::Comparison,
             "/history" => Route::History,
+            "/campaigns" => Route::Campaigns,
+            "/host" => Route::Host,
             "/new" => Route::NewTest,
             "/style.css" => Route::Asset(Asset::Style),
             "/chart.js" => Route::Asset(Asset::ChartScript),
@@ -85,6 +93,8 @@ impl Route<'_> {
             _ => {
                 if let Some(id) = path.strip_prefix("/documents/") {
                     Route::Document(id)
+                } else if let Some(id) = path.strip_prefix("/campaigns/") {
+                    Route::Campaign(id)
                 } else {
                     Route::ApiDocument(path.strip_prefix("/api/v1/documents/")?)
                 }
@@ -110,6 +120,9 @@ impl Route<'_> {
                 | Route::Document(_)
                 | Route::Comparison
                 | Route::History
+                | Route::Campaigns
+                | Route::Campaign(_)
+                | Route::Host
                 | Route::NewTest
         )
     }

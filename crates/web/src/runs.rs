@@ -20,6 +20,9 @@ use crate::answer::Refusal;
 /// Time that a test may take besides that of its load.
 const GRACE: Duration = Duration::from_mins(1);
 
+/// Time for a command that only prints.
+const TEXT_DEADLINE: Duration = Duration::from_secs(10);
+
 /// Longest line of a test that is read, in bytes.
 const MAX_LINE: u64 = 64 << 20;
 
@@ -119,6 +122,51 @@ pub struct TestProgram {
     pub lock: PathBuf,
 }
 
+impl TestProgram {
+    /// Returns what the program prints that ends at once.
+    ///
+    /// # Errors
+    /// Fails with its own sentence if it does, or if it does not end in its time.
+    pub(crate) async fn printed_text(&self, arguments: &[String]) -> Result<String, Refusal> {
+        let mut command = Command::new(&self.file);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let late = |_| {
+            Refusal::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "it did not end in its time",
+            )
+        };
+        let ended = timeout(TEXT_DEADLINE, command.output())
+            .await
+            .map_err(late)?;
+        let output = ended.map_err(|error| cannot_start(&error))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(Refusal::bad_request(first_sentence(
+            &String::from_utf8_lossy(&output.stderr),
+        )))
+    }
+}
+
+fn cannot_start(error: &std::io::Error) -> Refusal {
+    Refusal::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        format!("the program cannot be started: {error}"),
+    )
+}
+
+/// Returns the sentence with which the program says why it failed.
+fn first_sentence(errors: &str) -> String {
+    let line = errors.lines().next().unwrap_or("it ended without a result");
+    let begins = ["fullpipe: ", "error: "];
+    let sentence = begins.iter().find_map(|begin| line.strip_prefix(begin));
+    sentence.unwrap_or(line).to_owned()
+}
+
 /// What there is of the newest test.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) enum RunState {
@@ -194,17 +242,11 @@ impl Runs {
     /// Fails if one runs on this host, also one that another server started, or if the program
     /// cannot be started.
     pub(crate) fn start(self: &Arc<Self>, request: TestRequest) -> Result<(), Refusal> {
-        let cannot = |error: std::io::Error| {
-            Refusal::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                format!("the test cannot be started: {error}"),
-            )
-        };
         let lock = File::options()
             .create(true)
             .append(true)
             .open(&self.program.lock)
-            .map_err(cannot)?;
+            .map_err(|error| cannot_start(&error))?;
         lock.try_lock().map_err(|_| {
             Refusal::new(
                 StatusCode::CONFLICT,
@@ -221,7 +263,7 @@ impl Runs {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(cannot)?;
+            .map_err(|error| cannot_start(&error))?;
         self.change(|state| {
             *state = RunState::Running(Run {
                 request: request.clone(),
@@ -253,9 +295,10 @@ impl Runs {
                     // What was said before is what there is.
                     let _ = errors.take(MAX_ERRORS).read_to_string(&mut said).await;
                 }
-                let line = said.lines().next().unwrap_or("it ended without a result");
-                let why = line.strip_prefix("fullpipe: ").unwrap_or(line).to_owned();
-                RunState::Failed { request, why }
+                RunState::Failed {
+                    request,
+                    why: first_sentence(&said),
+                }
             }
             Err(why) => RunState::Failed { request, why },
         };

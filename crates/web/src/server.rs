@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fullpipe_control::{ControlConnection, WebIdentity};
+use fullpipe_experiment::{KeptError, KeptSweep};
 use fullpipe_record::{Content, StoredDocument};
 use fullpipe_store::{ArchiveLocation, DocumentFilter, Store, StoreError};
 use http::{HeaderValue, Method, Request, StatusCode, header};
@@ -27,8 +28,9 @@ use crate::archive::{Archive, ArchiveRefusal, read_document};
 use crate::live::live_events;
 use crate::metrics::{METRICS, archive_metrics, probe_metrics};
 use crate::page::{
-    ListQuery, TestForm, comparison_page, document_page, failure_page, history_begin, history_page,
-    login_page, measurements_page, new_test_page, now_page, script, style,
+    ListQuery, TestForm, advice_arguments, campaign_page, campaigns_page, comparison_page,
+    document_page, failure_page, history_begin, history_page, host_page, login_page,
+    measurements_page, new_test_page, now_page, script, style,
 };
 use crate::route::{Asset, Query, Route};
 use crate::runs::{RunState, Runs, TestProgram, TestRequest};
@@ -56,6 +58,9 @@ const NEWEST: u32 = 5;
 
 /// Documents of a host among which the newest of each direction is sought.
 const RECENT: u32 = 20;
+
+/// Sweeps and scenarios that are listed.
+const CAMPAIGNS: u32 = 100;
 
 /// What a server of pages needs.
 #[derive(Debug, Clone)]
@@ -227,6 +232,12 @@ impl WebServer {
             Route::Document(id) => page(self.document_page(id).await?),
             Route::Comparison => page(self.comparison(&query).await?),
             Route::History => page(self.history_page(&query, now).await?),
+            Route::Campaigns => {
+                let campaigns = self.ask_archive(|store| store.list_campaigns(CAMPAIGNS));
+                page(campaigns_page(&campaigns.await?))
+            }
+            Route::Campaign(id) => page(self.campaign(id).await?),
+            Route::Host => page(self.host_page(&query).await?),
             Route::NewTest => page(self.new_test(&query).await?),
             Route::ApiDocuments => {
                 let list = ListQuery::from_query(&query, now)?;
@@ -320,6 +331,40 @@ impl WebServer {
                 Ok(history_page(&query, &store.list_peers()?, history)?)
             })
             .await
+    }
+
+    async fn campaign(&self, id: &str) -> Result<String, Refusal> {
+        let id = id.to_owned();
+        self.archive
+            .ask(move |store| {
+                let sweep =
+                    KeptSweep::find_sweep(store, Some(&id)).map_err(|error| match error {
+                        KeptError::Store(error) => ArchiveRefusal::Store(error),
+                        other => ArchiveRefusal::Other(Refusal::not_found(other.to_string())),
+                    })?;
+                let is_over = !store
+                    .list_documents(&DocumentFilter {
+                        campaign: Some(sweep.plan.id.clone()),
+                        kind: Some("sweep".to_owned()),
+                        limit: Some(1),
+                        ..DocumentFilter::default()
+                    })?
+                    .is_empty();
+                let report = sweep.into_report().map_err(Refusal::bad_request)?;
+                Ok(campaign_page(report, is_over)?)
+            })
+            .await
+    }
+
+    async fn host_page(&self, query: &Query) -> Result<String, Refusal> {
+        let program = &self.options.program;
+        let show = ["host", "show"].map(str::to_owned);
+        let settings = program.printed_text(&show).await?;
+        let advice = match advice_arguments(query) {
+            Some(words) => Some(program.printed_text(&words).await),
+            None => None,
+        };
+        Ok(host_page(query, &settings, advice.as_ref()))
     }
 
     async fn api_history(&self, query: &Query, now: Timestamp) -> Result<Answer, Refusal> {

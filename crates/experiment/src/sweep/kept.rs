@@ -1,8 +1,13 @@
 //! Sweeps in the archive: the plan, and a document for each run.
 
-use fullpipe_record::{Content, Document, StoredDocument, SweepPlan, SweepRun, SweepRunRecord};
+use fullpipe_record::{
+    Content, Document, StoredDocument, SweepPlan, SweepReport, SweepRun, SweepRunRecord,
+};
+use fullpipe_stats::campaign::CampaignPlan;
 use fullpipe_store::{DocumentFilter, Store, StoreError};
 use thiserror::Error;
+
+use super::run::sweep_report;
 
 /// Kinds of the documents.
 const PLAN: &str = "sweep-plan";
@@ -83,6 +88,16 @@ impl KeptSweep {
         };
         let runs = of_sweep(store, &plan.id)?;
         Ok(Self { plan: *plan, runs })
+    }
+
+    /// Returns the report of the runs so far.
+    ///
+    /// # Errors
+    /// Fails with the reason if the plan is none that can be followed.
+    pub fn into_report(self) -> Result<SweepReport, String> {
+        let plan = CampaignPlan::new(self.plan)?;
+        let started = self.runs.len();
+        Ok(sweep_report(&plan, self.runs, started))
     }
 }
 

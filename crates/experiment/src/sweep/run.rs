@@ -229,30 +229,40 @@ impl RunningSweep<'_> {
         }
     }
 
-    /// Returns the report. The runs behind the first `started` ones could not be started: a server
-    /// that is gone says nothing about their settings.
     fn into_report(self, interrupted: bool, started: usize) -> SweepReport {
-        let Self { plan, runs, .. } = self;
-        let judged = &runs[..started];
         SweepReport {
-            plan: plan.fixed_plan().clone(),
-            segments: plan
-                .segment_starts(&runs)
-                .into_iter()
-                .map(count_of)
-                .collect(),
-            answer: plan.current_answer(judged),
-            left_out: plan.left_out(judged),
-            predicted_knee: plan.predicted_knee(),
-            surface: plan.rate_estimates(judged),
-            rtt: growth_of_rtt(&runs),
-            dips: find_dips(&runs, plan.fixed_plan().rtt),
-            forecast: plan.fixed_plan().forecast.map(|forecast| forecast.median),
-            spent: spent_cost(&runs),
-            grid: plan.grid_cost(judged),
-            runs,
             interrupted,
+            ..sweep_report(self.plan, self.runs, started)
         }
+    }
+}
+
+/// Returns the report of a sweep. The runs behind the first `started` ones could not be started: a
+/// server that is gone says nothing about their settings.
+pub(super) fn sweep_report(
+    plan: &CampaignPlan,
+    runs: Vec<SweepRun>,
+    started: usize,
+) -> SweepReport {
+    let judged = &runs[..started];
+    SweepReport {
+        plan: plan.fixed_plan().clone(),
+        segments: plan
+            .segment_starts(&runs)
+            .into_iter()
+            .map(count_of)
+            .collect(),
+        answer: plan.current_answer(judged),
+        left_out: plan.left_out(judged),
+        predicted_knee: plan.predicted_knee(),
+        surface: plan.rate_estimates(judged),
+        rtt: growth_of_rtt(&runs),
+        dips: find_dips(&runs, plan.fixed_plan().rtt),
+        forecast: plan.fixed_plan().forecast.map(|forecast| forecast.median),
+        spent: spent_cost(&runs),
+        grid: plan.grid_cost(judged),
+        runs,
+        interrupted: false,
     }
 }
 

@@ -1,5 +1,6 @@
 mod web;
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
@@ -8,6 +9,9 @@ use fullpipe_diagnose::diagnose;
 use fullpipe_experiment::{RAMP_STEP, measure_until_sure};
 use fullpipe_probe::{measure_iperf2, measure_transfer, trace_route};
 use fullpipe_record::{Evidence, Framing, Interval, RouteReport};
+use fullpipe_store::NewDocument;
+use fullpipe_web::archive_metrics;
+use jiff::Timestamp;
 
 use super::prelude::*;
 use crate::commands::capture::{CaptureArgument, with_capture};
@@ -16,6 +20,7 @@ use crate::commands::live::{draw_measurement, pass_event};
 use crate::commands::load::{MeasureLoadArguments, ServerArguments};
 use crate::commands::ramp::{self, RampArgument};
 use crate::commands::until_sure::UntilSureArgument;
+use crate::whole_file::WholeFile;
 
 /// Largest rate of UDP load that needs no consent of the users of the path.
 const UDP_CONSENT_RATE: BitRate = BitRate::from_mbps(10);
@@ -78,6 +83,17 @@ pub(crate) struct MeasureArguments {
         help_heading = "Archive"
     )]
     every: Option<Span>,
+    /// Write the metrics of `fullpipe web` to FILE, for node_exporter: NAME.prom
+    ///
+    /// The file is replaced whole after each run.
+    #[arg(
+        long,
+        value_name = "FILE",
+        hide_short_help = true,
+        conflicts_with = "ramp",
+        help_heading = "Output"
+    )]
+    metrics: Option<PathBuf>,
     /// Send UDP faster than 10 Mbit/s without asking
     ///
     /// UDP does not give way to other traffic.
@@ -350,7 +366,24 @@ fn finish_measurement(
     } else {
         arguments.archive.keep_document(&document, terminal);
     }
+    if let Some(file) = &arguments.metrics {
+        write_metrics(file, &document)?;
+    }
     Failure::after_report(error.as_ref(), interrupted, is_valid)
+}
+
+/// Writes the metrics of a run, as the collector of text files of `node_exporter` reads them.
+fn write_metrics(file: &Path, document: &Document) -> Result {
+    let now = Timestamp::now();
+    let documents = NewDocument::from_document(document, now);
+    let heads: Vec<_> = documents.into_iter().map(|kept| kept.head).collect();
+    let written = WholeFile::create(file).and_then(|mut whole| {
+        whole
+            .file
+            .write_all(archive_metrics(&heads, now).as_bytes())?;
+        whole.rename_into_place()
+    });
+    written.map_err(cannot(&format!("write {}", file.display())))
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ mod mcp;
 mod over_ssh;
 mod pages;
 mod placement;
+mod prometheus;
 mod ramp;
 mod records;
 mod relay;

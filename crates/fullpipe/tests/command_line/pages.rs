@@ -10,6 +10,7 @@ use fullpipe_record::{StoredDocument, StoredFacts};
 use fullpipe_store::{ArchiveLocation, NewDocument, Store};
 use fullpipe_testkit::{
     Browser, Running, assert_says, free_port, load_slot, require, sentence, wait_for_listener,
+    write_secret,
 };
 use fullpipe_units::BitRate;
 use jiff::{SignedDuration, Timestamp};
@@ -21,47 +22,54 @@ use crate::common::{fullpipe, run};
 /// Longest time for what takes seconds, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-const TOKEN: &str = "0123456789abcdef-test";
+pub(crate) const TOKEN: &str = "0123456789abcdef-test";
 
 /// A server of pages, and its archive.
-struct Pages {
+pub(crate) struct Pages {
     folder: TempDir,
-    port: u16,
-    server: Option<Running>,
+    archive: String,
+    pub(crate) port: u16,
+    pub(crate) server: Option<Running>,
 }
 
 impl Pages {
+    /// Starts a server of an archive in a file.
     fn start(more: &[&str]) -> Self {
+        Self::start_with(None, more)
+    }
+
+    /// Starts a server of this archive, or of one in a file, which is made.
+    pub(crate) fn start_with(archive: Option<String>, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("token"), TOKEN).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-        std::fs::set_permissions(folder.path().join("token"), mode).unwrap();
+        write_secret(folder.path().join("token"), TOKEN);
+        let file = folder.path().join("a.db").display().to_string();
         let mut pages = Self {
             folder,
+            archive: archive.unwrap_or(file),
             port: free_port(),
             server: None,
         };
-        Store::create(&pages.archive()).unwrap();
+        Store::create(&pages.location()).unwrap();
         pages.serve(more);
         pages
     }
 
-    fn archive(&self) -> ArchiveLocation {
-        ArchiveLocation::File(self.folder.path().join("a.db"))
+    fn location(&self) -> ArchiveLocation {
+        self.archive.parse().unwrap()
     }
 
-    fn path(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
 
     fn serve(&mut self, more: &[&str]) {
-        let (port, archive, token) = (self.port.to_string(), self.path("a.db"), self.path("token"));
+        let (port, token) = (self.port.to_string(), self.path("token"));
         let usual = [
             "web",
             "-p",
             &port,
             "--store",
-            &archive,
+            &self.archive,
             "--token-file",
             &token,
         ];
@@ -72,7 +80,12 @@ impl Pages {
     }
 
     /// Keeps a document of another program.
-    fn keep(&self, number: i64, facts: StoredFacts, change: impl Fn(&mut StoredDocument)) {
+    pub(crate) fn keep(
+        &self,
+        number: i64,
+        facts: StoredFacts,
+        change: impl Fn(&mut StoredDocument),
+    ) {
         let started: Timestamp = "2026-03-01T00:00:00Z".parse().unwrap();
         let mut head = StoredDocument {
             kind: "foreign/iperf3".to_owned(),
@@ -85,7 +98,7 @@ impl Pages {
         };
         change(&mut head);
         let body = format!("{{\"run\": {number}}}").into_bytes();
-        let mut store = Store::open(&self.archive()).unwrap();
+        let mut store = Store::open(&self.location()).unwrap();
         store.put_document(&NewDocument { head, body }).unwrap();
     }
 
@@ -94,7 +107,7 @@ impl Pages {
     }
 
     /// Sends the lines of a request, and returns status, head and body of the answer.
-    fn ask(&self, request: &str, fields: &[&str], body: &str) -> (u16, String, String) {
+    pub(crate) fn ask(&self, request: &str, fields: &[&str], body: &str) -> (u16, String, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         let host = format!("Host: 127.0.0.1:{}", self.port);
@@ -116,18 +129,18 @@ impl Pages {
     }
 
     /// Returns the body of what a program gets that has the token.
-    fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         let (status, _, body) = self.ask(&format!("GET {path}"), &[&bearer()], "");
         assert_eq!(status, 200, "{path}: {body}");
         body
     }
 }
 
-fn bearer() -> String {
+pub(crate) fn bearer() -> String {
     format!("Authorization: Bearer {TOKEN}")
 }
 
-fn facts(mbps: u64, limit: &str, cause: &str) -> StoredFacts {
+pub(crate) fn facts(mbps: u64, limit: &str, cause: &str) -> StoredFacts {
     StoredFacts {
         rate: Some(BitRate::from_mbps(mbps)),
         limit: Some(limit.to_owned()),
@@ -184,7 +197,7 @@ fn a_browser_finds_compares_and_measures_and_outlives_the_server() {
     wait_for_listener(far);
     let target = format!("127.0.0.1:{far}");
     let mut pages = Pages::start(&["--targets", &target]);
-    let archive = pages.path("a.db");
+    let archive = pages.archive.clone();
     for _ in 0..2 {
         let measured = run(
             &mut fullpipe(&["measure", &target, "-t", "1", "--yes", "--store", &archive]),
@@ -243,7 +256,33 @@ fn a_browser_finds_compares_and_measures_and_outlives_the_server() {
     wait_until(&mut browser, "document.querySelector('#lost')?.hidden");
 }
 
-/// The rate on the page is that of the result, and a test can be stopped.
+#[test]
+fn a_browser_sees_the_map_of_a_sweep_and_the_settings_of_the_host() {
+    require!(Chromium, AxeCore);
+    let pages = Pages::start(&[]);
+    let sweep = "lab sweep slac-sweep --virtual --windows 64KiB..1MiB --streams 1..8 --store";
+    let words: Vec<&str> = sweep.split(' ').chain([&*pages.archive]).collect();
+    let swept = run(&mut fullpipe(&words), 60);
+    assert!(swept.status.success(), "{swept:?}");
+    let mut browser = Browser::start();
+    browser.open_url(&pages.url(&format!("/#{TOKEN}")));
+    wait_until(&mut browser, "document.title === 'Now – fullpipe'");
+    browser.open_url(&pages.url("/campaigns"));
+    assert_everybody_can_use_it(&mut browser, &pages, "campaigns");
+    let sweep = browser.evaluate("document.querySelector('.newest a').href");
+    browser.open_url(sweep.as_str().unwrap());
+    assert_everybody_can_use_it(&mut browser, &pages, "sweep");
+    let tiles = "[...document.querySelectorAll('.tile')].filter((tile) => tile.getBoundingClientRect().width > 9).length";
+    assert!(browser.evaluate(tiles).as_u64().unwrap() > 9);
+    browser.open_url(&pages.url("/host?bandwidth=1G&rtt=150ms"));
+    assert_everybody_can_use_it(&mut browser, &pages, "host");
+    let texts = browser.evaluate("document.querySelectorAll('pre').length");
+    assert_eq!(texts, 2);
+    browser.open_url(&pages.url("/host?bandwidth=1G&rtt=%3Cb%3E"));
+    let why = browser.evaluate("document.querySelector('[role=alert]').textContent");
+    assert_says(why.as_str().unwrap(), &["<b>", "is not a time"]);
+}
+
 #[test]
 fn the_rate_on_the_page_is_that_of_the_result_and_a_test_can_be_stopped() {
     let _load = load_slot();
@@ -320,6 +359,8 @@ fn who_does_not_belong_there_gets_and_changes_nothing() {
     for path in [
         "/",
         "/measurements",
+        "/campaigns",
+        "/campaigns/zz",
         "/metrics",
         "/api/v1/documents",
         "/nothing",
@@ -657,11 +698,11 @@ fn a_list_goes_on_behind_its_last_document() {
 fn an_archive_that_is_missing_is_said_and_found_once_it_is_there() {
     let mut pages = Pages::start(&[]);
     pages.server = None;
-    std::fs::remove_file(pages.path("a.db")).unwrap();
+    std::fs::remove_file(&pages.archive).unwrap();
     pages.serve(&[]);
     let (status, _, body) = pages.ask("GET /measurements", &[&bearer()], "");
     assert_eq!(status, 503);
     assert_says(&body, &["no archive at", "store create"]);
-    Store::create(&pages.archive()).unwrap();
+    Store::create(&pages.location()).unwrap();
     assert!(pages.get("/measurements").contains("No document"));
 }

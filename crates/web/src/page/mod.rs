@@ -1,14 +1,18 @@
 //! The pages: whole without script.
 
+mod campaigns;
 mod comparison;
 mod history;
+mod host;
 mod login;
 mod measurements;
 mod now;
 mod shell;
 
+pub(crate) use campaigns::{campaign_page, campaigns_page};
 pub(crate) use comparison::comparison_page;
 pub(crate) use history::{history_begin, history_page};
+pub(crate) use host::{advice_arguments, host_page};
 pub(crate) use login::login_page;
 pub(crate) use measurements::{ListQuery, document_page, measurements_page};
 pub(crate) use now::{TestForm, live_part, new_test_page, now_page};

@@ -10,15 +10,19 @@ use crate::answer::Refusal;
 pub(crate) enum Place {
     Now,
     Measurements,
+    Campaigns,
     History,
+    Host,
     NewTest,
 }
 
 /// The pages of the navigation, with their addresses and names.
-const PLACES: [(Place, &str, &str); 4] = [
+const PLACES: [(Place, &str, &str); 6] = [
     (Place::Now, "/", "Now"),
     (Place::Measurements, "/measurements", "Measurements"),
+    (Place::Campaigns, "/campaigns", "Campaigns"),
     (Place::History, "/history", "History"),
+    (Place::Host, "/host", "This host"),
     (Place::NewTest, "/new", "New test"),
 ];
 
