@@ -83,7 +83,7 @@ pub(crate) struct MeasureArguments {
         help_heading = "Archive"
     )]
     every: Option<Span>,
-    /// Write the metrics of `fullpipe web` to FILE, for node_exporter: NAME.prom
+    /// Write the metrics of `fullpipe web` to FILE, for `node_exporter`: NAME.prom
     ///
     /// The file is replaced whole after each run.
     #[arg(
