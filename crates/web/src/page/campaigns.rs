@@ -33,7 +33,7 @@ fn campaign_row((newest, documents): &(StoredDocument, u64)) -> String {
     let is_sweep = newest.kind.starts_with(SWEEP);
     let (address, title) = if is_sweep {
         let path = format!("/campaigns/{name}");
-        (path, format!("Sweep towards {}", newest.peer))
+        (path, format!("Sweep {}", newest.peer))
     } else {
         (all.clone(), name.clone())
     };

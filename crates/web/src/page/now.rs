@@ -37,13 +37,18 @@ fn newest_item(document: &StoredDocument) -> String {
     let first = document.facts.first();
     let rate = first.and_then(|facts| facts.steady.or(facts.rate));
     let limit = first.and_then(StoredFacts::limit_name);
+    let subject = if document.peer.is_empty() {
+        &document.kind
+    } else {
+        &document.peer
+    };
     let figures = [rate.map(|rate| rate.to_string()), limit];
     let figures: Vec<String> = figures.into_iter().flatten().collect();
     format!(
         "<li><a href=\"/documents/{}\">{} {}</a> {}</li>",
         escape_html(&document.id),
         escape_html(&short_time(&document.started)),
-        escape_html(&displayable_text(&document.peer)),
+        escape_html(&displayable_text(subject)),
         escape_html(&displayable_text(&figures.join(", ")))
     )
 }
@@ -56,7 +61,7 @@ pub(crate) fn live_part(run: &RunState) -> String {
             "<p>{} for {} s. <button type=\"button\" data-stop>Stop</button></p>{}",
             escape_html(&displayable_text(&run.request.title())),
             run.request.seconds,
-            live_chart(&run.intervals)
+            live_chart(&run.intervals, run.request.seconds)
         ),
         RunState::Kept { request, id } => format!(
             "<p>{} is over: <a href=\"/documents/{}\" data-result>the result</a>. <a href=\"/new\">Start another one</a></p>",
@@ -72,7 +77,7 @@ pub(crate) fn live_part(run: &RunState) -> String {
 }
 
 /// Returns the chart of the rates so far, with the newest as a figure.
-pub(crate) fn live_chart(intervals: &[Interval]) -> String {
+fn live_chart(intervals: &[Interval], seconds: u16) -> String {
     let Some(newest) = intervals.last() else {
         return "<p>It begins.</p>".to_owned();
     };
@@ -87,6 +92,7 @@ pub(crate) fn live_chart(intervals: &[Interval]) -> String {
         .filter_map(|interval| Some((interval.to, interval.echo_rtt.or(interval.rtt)?)));
     let line = SeriesForm::Line;
     let plot = Plot::new("The test that runs")
+        .with_axis_end(Span::from_secs(seconds.into()))
         .with_panel(
             Panel::new("Rate")
                 .with_points("upload", line, Hue::Blue, rates(Direction::Upload))
