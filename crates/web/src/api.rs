@@ -74,8 +74,9 @@ pub(crate) fn description() -> Value {
             "/api/v1/documents/{id}": {"get": operation("A document as it was written", &id)},
             "/api/v1/history": {"get": operation("The runs to a host over time", &json!(history))},
             "/api/v1/runs": {
-                "post": with_body(operation("Starts a test", &json!([])), &started),
-                "delete": operation("Ends the test that runs", &json!([])),
+                "get": run_operation("The newest test: its state, what was asked for, and what there is of it"),
+                "post": with_body(run_operation("Starts a test"), &started),
+                "delete": run_operation("Ends the test that runs"),
             },
         },
         "components": {
@@ -86,7 +87,25 @@ pub(crate) fn description() -> Value {
 }
 
 fn operation(summary: &str, parameters: &Value) -> Value {
-    let content = json!({JSON: {"schema": {"$ref": "#/components/schemas/Document"}}});
+    operation_with(
+        summary,
+        parameters,
+        &json!({"$ref": "#/components/schemas/Document"}),
+    )
+}
+
+/// Returns an operation whose answer is the state of the newest test.
+fn run_operation(summary: &str) -> Value {
+    let states = ["idle", "running", "kept", "failed"];
+    let schema = json!({
+        "type": "object", "required": ["state"],
+        "properties": {"state": {"enum": states}, "id": {"type": "string"}, "why": {"type": "string"}},
+    });
+    operation_with(summary, &json!([]), &schema)
+}
+
+fn operation_with(summary: &str, parameters: &Value, schema: &Value) -> Value {
+    let content = json!({JSON: {"schema": schema}});
     json!({
         "summary": summary,
         "parameters": parameters,

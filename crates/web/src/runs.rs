@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
 use crate::answer::Refusal;
+use crate::archive::Archive;
 
 /// Time that a test may take besides that of its load.
 const GRACE: Duration = Duration::from_mins(1);
@@ -168,7 +169,8 @@ fn first_sentence(errors: &str) -> String {
 }
 
 /// What there is of the newest test.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
 pub(crate) enum RunState {
     /// None ran since the server started.
     #[default]
@@ -186,7 +188,7 @@ pub(crate) enum RunState {
 }
 
 /// A test that runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Run {
     pub(crate) request: TestRequest,
     /// Its intervals so far.
@@ -196,6 +198,7 @@ pub(crate) struct Run {
 /// The tests of a server.
 pub(crate) struct Runs {
     program: TestProgram,
+    archive: Archive,
     state: Mutex<RunState>,
     /// Number of changes of the state.
     changes: watch::Sender<u64>,
@@ -203,9 +206,10 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    pub(crate) fn new(program: TestProgram) -> Arc<Self> {
+    pub(crate) fn new(program: TestProgram, archive: Archive) -> Arc<Self> {
         Arc::new(Self {
             program,
+            archive,
             state: Mutex::default(),
             changes: watch::Sender::new(0),
             stop: Notify::new(),
@@ -288,7 +292,20 @@ impl Runs {
         let _ = child.start_kill();
         let _ = child.wait().await;
         let outcome = match outcome {
-            Ok(id) => RunState::Kept { request, id },
+            Ok(id) => match self
+                .archive
+                .ask(move |store| Ok(store.find_document(&id)?))
+                .await
+            {
+                Ok(kept) => RunState::Kept {
+                    request,
+                    id: kept.id,
+                },
+                Err(refusal) => RunState::Failed {
+                    request,
+                    why: format!("its result is not kept: {}", refusal.why),
+                },
+            },
             Err(why) if why.is_empty() => {
                 let mut said = String::new();
                 if let Some(errors) = errors.take() {

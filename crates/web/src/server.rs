@@ -33,7 +33,7 @@ use crate::page::{
     measurements_page, new_test_page, now_page, script, style,
 };
 use crate::route::{Asset, Query, Route};
-use crate::runs::{RunState, Runs, TestProgram, TestRequest};
+use crate::runs::{Runs, TestProgram, TestRequest};
 
 /// Connections at once; others wait.
 const MAX_CONNECTIONS: usize = 256;
@@ -93,9 +93,10 @@ struct WebServer {
 /// Fails if the system does not tell the address of the listener.
 pub async fn serve_pages(listener: TcpListener, options: WebOptions) -> io::Result<()> {
     let port = listener.local_addr()?.port();
+    let archive = Archive::new(options.archive.clone());
     let server = Arc::new(WebServer {
-        archive: Archive::new(options.archive.clone()),
-        runs: Runs::new(options.program.clone()),
+        runs: Runs::new(options.program.clone(), archive.clone()),
+        archive,
         cookie: format!("fullpipe_{port}"),
         options,
     });
@@ -416,9 +417,8 @@ impl WebServer {
             Method::DELETE => self.runs.stop(),
             _ => {}
         }
-        let is_running = matches!(self.runs.state(), RunState::Running(_));
-        let state = serde_json::json!({"running": is_running});
-        Ok(whole_answer(StatusCode::OK, JSON, state.to_string()))
+        let state = serde_json::to_string(&self.runs.state()).unwrap_or_default();
+        Ok(whole_answer(StatusCode::OK, JSON, state))
     }
 
     async fn probe(&self, query: &Query, now: Timestamp) -> Result<Answer, Refusal> {

@@ -200,7 +200,17 @@ fn postgresql_has_data_for_each_query_and_may_go_away() {
     require!(Postgres);
     let mut postgres = Postgres::start();
     let archive = postgres.database("grafana");
-    let pages = Pages::start_with(Some(archive.clone()), &[]);
+    let _load = load_slot();
+    let far = free_port();
+    let _far = Running::start(&mut fullpipe(&[
+        "serve",
+        "-p",
+        &far.to_string(),
+        "--no-iperf2",
+    ]));
+    wait_for_listener(far);
+    let target = format!("127.0.0.1:{far}");
+    let pages = Pages::start_with(Some(archive.clone()), &["--targets", &target]);
     pages.keep(1, whole_facts(100), |_| ());
     let day = Timestamp::now().as_millisecond();
     let all = queries("rawSql");
@@ -229,7 +239,20 @@ fn postgresql_has_data_for_each_query_and_may_go_away() {
         );
     }
     assert!(pages.get("/measurements").contains("there"));
+    let fields = [&*bearer(), "Content-Type: application/json"];
+    let body = format!(r#"{{"host":"{target}","reverse":false,"seconds":1,"streams":1}}"#);
+    let started = pages.ask("POST /api/v1/runs", &fields, &body);
+    assert_eq!(started.0, 200, "{started:?}");
     postgres.crash();
+    let begun = Instant::now();
+    loop {
+        let state = pages.get("/api/v1/runs");
+        if state.contains("is not kept") {
+            break;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "{state}");
+        sleep(Duration::from_millis(100));
+    }
     let (status, _, body) = pages.ask("GET /measurements", &[&bearer()], "");
     assert_eq!(status, 503, "{body}");
     let (status, _, body) = pages.ask("GET /api/v1/documents", &[&bearer()], "");
