@@ -1,9 +1,10 @@
 //! The archive, as pages ask it: one connection that is opened again when it breaks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use fullpipe_record::{Document, StoredDocument};
 use fullpipe_store::{ArchiveLocation, Store, StoreError};
+use fullpipe_sys::lock;
 use http::StatusCode;
 use tokio::task::spawn_blocking;
 
@@ -47,7 +48,7 @@ impl Archive {
         &self,
         ask: impl FnOnce(&mut Store) -> Result<T, ArchiveRefusal>,
     ) -> Result<T, Refusal> {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock(&self.opened);
         // One that panics half way leaves none behind.
         let mut store = match opened.take() {
             Some(store) => store,

@@ -5,21 +5,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullpipe_control::{ControlConnection, WebIdentity};
+use fullpipe_control::{ClientPlaces, ControlConnection, WebIdentity};
 use fullpipe_experiment::{KeptError, KeptSweep};
 use fullpipe_record::{Content, StoredDocument};
 use fullpipe_store::{ArchiveLocation, DocumentFilter, Store, StoreError};
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
 use jiff::Timestamp;
 use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::access::{AccessToken, HostList};
 use crate::answer::{Answer, HTML, JSON, Refusal, whole_answer};
@@ -35,8 +34,14 @@ use crate::page::{
 use crate::route::{Asset, Query, Route};
 use crate::runs::{Runs, TestProgram, TestRequest};
 
-/// Connections at once; others wait.
-const MAX_CONNECTIONS: usize = 256;
+/// Connections at once.
+const MAX_CONNECTIONS: u32 = 256;
+
+/// Connections at once of one IPv4 address, or of one /64 network of IPv6.
+const MAX_OF_CLIENT: u32 = 64;
+
+/// Longest time of a connection.
+const MAX_AGE: Duration = Duration::from_hours(1);
 
 /// Time for a handshake of TLS.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
@@ -100,18 +105,19 @@ pub async fn serve_pages(listener: TcpListener, options: WebOptions) -> io::Resu
         cookie: format!("fullpipe_{port}"),
         options,
     });
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = ClientPlaces::new(MAX_CONNECTIONS, MAX_OF_CLIENT);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return Ok(());
+        let Ok((stream, client)) = listener.accept().await else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
         };
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
+        let Ok(place) = places.take_place(client.ip()) else {
             continue;
         };
         let server = Arc::clone(&server);
         tokio::spawn(async move {
-            server.serve_connection(stream).await;
+            // Whoever still reads after that connects again.
+            let _ = timeout(MAX_AGE, server.serve_connection(stream)).await;
             drop(place);
         });
     }
@@ -128,24 +134,26 @@ impl WebServer {
                 }
             }
         };
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder
-            .http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_DEADLINE);
-        builder
-            .http2()
-            .timer(TokioTimer::new())
-            .keep_alive_interval(HEAD_DEADLINE);
-        let served = builder.serve_connection(
-            TokioIo::new(connection),
-            service_fn(move |request| {
-                let server = Arc::clone(&self);
-                async move { Ok::<_, Infallible>(server.answer(request).await) }
-            }),
-        );
+        let is_http2 = connection.speaks_http2();
+        let connection = TokioIo::new(connection);
+        let service = service_fn(move |request| {
+            let server = Arc::clone(&self);
+            async move { Ok::<_, Infallible>(server.answer(request).await) }
+        });
         // A client that breaks a rule or goes away is nobody else's affair.
-        let _ = served.await;
+        let _ = if is_http2 {
+            http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .keep_alive_interval(HEAD_DEADLINE)
+                .serve_connection(connection, service)
+                .await
+        } else {
+            http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_DEADLINE)
+                .serve_connection(connection, service)
+                .await
+        };
     }
 
     /// Answers a request, whatever it is.

@@ -1,7 +1,8 @@
 //! `fullpipe web`: its pages in a real Chromium, its interface for programs, and who is kept out.
 
+use std::io::ErrorKind::ConnectionReset;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use fullpipe_testkit::{
 use fullpipe_units::BitRate;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 use crate::common::{fullpipe, run};
@@ -473,6 +475,49 @@ fn tests_go_to_known_hosts_and_within_bounds() {
     ] {
         assert_eq!(run(body).0, status, "{body}");
     }
+}
+
+/// Opens connections that hold their places as long as they may, from another address.
+fn hostile_connections(pages: &Pages, first: &[u8]) -> Vec<TcpStream> {
+    let connect = |_| {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket
+            .bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into())
+            .unwrap();
+        let server = SocketAddr::from(([127, 0, 0, 1], pages.port));
+        socket.connect(&server.into()).unwrap();
+        let mut stream = TcpStream::from(socket);
+        // One that is refused is closed at once.
+        let _ = stream.write_all(first);
+        stream
+    };
+    (0..300).map(connect).collect()
+}
+
+#[test]
+fn whoever_says_nothing_or_half_keeps_nobody_out() {
+    let pages = Pages::start(&[]);
+    let begun = Instant::now();
+    let held: Vec<Vec<TcpStream>> = [
+        &b""[..],
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n",
+        b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{",
+        b"GET /style.css HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ]
+    .iter()
+    .map(|first| hostile_connections(&pages, first))
+    .collect();
+    let asked = Instant::now();
+    pages.get("/measurements");
+    println!("served after {:?} beside 1500 others", asked.elapsed());
+    for mut stream in held.into_iter().flatten() {
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        // All that is there, until the server closes it.
+        let ended = stream.read_to_end(&mut Vec::new());
+        assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ConnectionReset));
+    }
+    println!("all places free after {:?}", begun.elapsed());
 }
 
 #[test]
