@@ -17,6 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::{fullpipe, run};
+use crate::far_end;
 
 /// A user with a folder for data of their own.
 struct User(TempDir);
@@ -209,24 +210,10 @@ fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// A server on a port of its own.
-fn server() -> (Running, String) {
-    let port = free_port();
-    let server = Running::start(&mut fullpipe(&[
-        "serve",
-        "--port",
-        &port.to_string(),
-        "--bind",
-        "127.0.0.1",
-    ]));
-    wait_for_listener(port);
-    (server, port.to_string())
-}
-
 #[test]
 fn a_measurement_is_kept_once_there_is_an_archive() {
     let user = User::new();
-    let (_server, port) = server();
+    let (_server, port) = far_end();
     let measure = [
         "measure",
         "127.0.0.1",
@@ -294,7 +281,7 @@ fn a_measurement_is_kept_once_there_is_an_archive() {
 fn a_diagnosis_and_a_scenario_are_kept() {
     let user = User::new();
     user.json(&["store", "create"]);
-    let (_server, port) = server();
+    let (_server, port) = far_end();
     user.json(&[
         "diagnose",
         "127.0.0.1",
@@ -343,7 +330,7 @@ fn a_diagnosis_and_a_scenario_are_kept() {
 #[test]
 fn measurements_at_an_interval_end_cleanly() {
     let user = User::new();
-    let (_server, port) = server();
+    let (_server, port) = far_end();
     let mut command = user.command(&[
         "measure",
         "127.0.0.1",
@@ -391,7 +378,7 @@ fn measurements_at_an_interval_end_cleanly() {
 #[test]
 fn the_first_result_that_is_kept_unasked_is_announced_with_the_way_to_stop_it() {
     let user = User::new();
-    let (_server, port) = server();
+    let (_server, port) = far_end();
     user.json(&["store", "create"]);
     let measure = ["measure", "127.0.0.1", "-p", &port, "-t", "0.2", "-b", "9M"];
     let said = |arguments: &[&str]| {
@@ -416,7 +403,7 @@ fn the_first_result_that_is_kept_unasked_is_announced_with_the_way_to_stop_it() 
 #[test]
 fn an_archive_that_takes_nothing_fails_no_measurement() {
     let user = User::new();
-    let (_server, port) = server();
+    let (_server, port) = far_end();
     let measure = [
         "measure",
         "127.0.0.1",
@@ -448,7 +435,7 @@ fn an_archive_that_takes_nothing_fails_no_measurement() {
 fn a_full_disk_fails_no_measurement_and_loses_nothing() {
     require!(Root, Unshare);
     let user = User::new();
-    let (_server, port) = server();
+    let (_server, port) = far_end();
     let disk = user.0.path().to_str().unwrap();
     // A disk of its own, which ends with the shell.
     let script = r#"

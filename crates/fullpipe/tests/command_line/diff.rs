@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::common::{fullpipe, run};
-use fullpipe_testkit::{Running, document, free_port, sentence, wait_for_listener};
+use crate::far_end;
+use fullpipe_testkit::{document, free_port, sentence};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -299,17 +300,9 @@ fn a_wrong_command_line_is_reported_in_one_sentence() {
     assert!(sentence(&run(&mut fullpipe(&harmful), 20), 2).contains("--yes"));
 }
 
-/// A server on loopback, and its port.
-fn server() -> (Running, String) {
-    let port = free_port();
-    let server = Running::start(&mut fullpipe(&["serve", "-p", &port.to_string()]));
-    wait_for_listener(port);
-    (server, port.to_string())
-}
-
 #[test]
 fn pairs_of_equal_settings_do_not_differ() {
-    let (_server, port) = server();
+    let (_server, port) = far_end();
     let arguments = [
         "diff",
         "127.0.0.1",
@@ -346,7 +339,7 @@ fn pairs_of_equal_settings_do_not_differ() {
 
 #[test]
 fn pairs_of_different_settings_differ() {
-    let (_server, port) = server();
+    let (_server, port) = far_end();
     let arguments = [
         "diff",
         "127.0.0.1",

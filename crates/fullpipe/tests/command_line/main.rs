@@ -54,3 +54,17 @@ mod until_sure;
 mod users;
 mod web;
 mod web_page;
+
+use fullpipe_testkit::{Running, free_port, wait_for_listener};
+
+use common::fullpipe;
+
+/// Starts a server of tests on loopback, and returns it with its port.
+fn far_end() -> (Running, String) {
+    let port = free_port();
+    let number = port.to_string();
+    let server = ["serve", "-p", &number, "-B", "127.0.0.1", "--no-iperf2"];
+    let running = Running::start(&mut fullpipe(&server));
+    wait_for_listener(port);
+    (running, number)
+}

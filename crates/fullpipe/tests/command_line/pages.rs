@@ -20,6 +20,7 @@ use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
 use crate::common::{fullpipe, run};
+use crate::far_end;
 
 /// Longest time for what takes seconds, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -189,15 +190,8 @@ fn assert_everybody_can_use_it(browser: &mut Browser, pages: &Pages, place: &str
 fn a_browser_finds_compares_and_measures_and_outlives_the_server() {
     require!(Chromium, AxeCore);
     let _load = load_slot();
-    let far = free_port();
-    let _far = Running::start(&mut fullpipe(&[
-        "serve",
-        "-p",
-        &far.to_string(),
-        "--no-iperf2",
-    ]));
-    wait_for_listener(far);
-    let target = format!("127.0.0.1:{far}");
+    let (_far, port) = far_end();
+    let target = format!("127.0.0.1:{port}");
     let mut pages = Pages::start(&["--targets", &target]);
     let archive = pages.archive.clone();
     for _ in 0..2 {
@@ -288,15 +282,8 @@ fn a_browser_sees_the_map_of_a_sweep_and_the_settings_of_the_host() {
 #[test]
 fn the_rate_on_the_page_is_that_of_the_result_and_a_test_can_be_stopped() {
     let _load = load_slot();
-    let far = free_port();
-    let _far = Running::start(&mut fullpipe(&[
-        "serve",
-        "-p",
-        &far.to_string(),
-        "--no-iperf2",
-    ]));
-    wait_for_listener(far);
-    let target = format!("127.0.0.1:{far}");
+    let (_far, port) = far_end();
+    let target = format!("127.0.0.1:{port}");
     let pages = Pages::start(&["--targets", &target]);
     let run = |seconds: u16| {
         let body = json!({"host": target, "reverse": true, "seconds": seconds, "streams": 2});

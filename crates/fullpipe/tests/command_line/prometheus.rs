@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::common::{fullpipe, run};
+use crate::far_end;
 use crate::pages::{Pages, TOKEN, bearer, facts};
 
 /// Longest time until Prometheus has asked twice, also on a busy machine.
@@ -201,15 +202,8 @@ fn postgresql_has_data_for_each_query_and_may_go_away() {
     let mut postgres = Postgres::start();
     let archive = postgres.database("grafana");
     let _load = load_slot();
-    let far = free_port();
-    let _far = Running::start(&mut fullpipe(&[
-        "serve",
-        "-p",
-        &far.to_string(),
-        "--no-iperf2",
-    ]));
-    wait_for_listener(far);
-    let target = format!("127.0.0.1:{far}");
+    let (_far, port) = far_end();
+    let target = format!("127.0.0.1:{port}");
     let pages = Pages::start_with(Some(archive.clone()), &["--targets", &target]);
     pages.keep(1, whole_facts(100), |_| ());
     let day = Timestamp::now().as_millisecond();
@@ -265,18 +259,11 @@ fn postgresql_has_data_for_each_query_and_may_go_away() {
 fn a_measurement_writes_its_metrics_for_node_exporter() {
     require!(Promtool);
     let _load = load_slot();
-    let far = free_port();
-    let _far = Running::start(&mut fullpipe(&[
-        "serve",
-        "-p",
-        &far.to_string(),
-        "--no-iperf2",
-    ]));
-    wait_for_listener(far);
+    let (_far, port) = far_end();
+    let target = format!("127.0.0.1:{port}");
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("fullpipe.prom");
     fs::write(&file, "old").unwrap();
-    let target = format!("127.0.0.1:{far}");
     let name = file.to_str().unwrap();
     let measured = run(
         &mut fullpipe(&[

@@ -1,6 +1,6 @@
 //! The list of documents, and one of them.
 
-use fullpipe_record::{Content, Document, StoredDocument, StoredFacts};
+use fullpipe_record::{Content, Document, LegalVerdict, Limit, StoredDocument, StoredFacts};
 use fullpipe_report::chart::{displayable_text, escape_html};
 use fullpipe_report::{PageSource, page_content};
 use fullpipe_store::{DocumentFilter, DocumentPosition};
@@ -16,22 +16,6 @@ const PAGE_LENGTH: u32 = 50;
 
 /// Most documents of an answer in JSON.
 const MAX_LENGTH: u32 = 1000;
-
-/// Kinds of limits that a filter offers.
-const LIMITS: [&str; 12] = [
-    "sender-application",
-    "receiver-application",
-    "send-buffer",
-    "receive-window",
-    "congestion-window",
-    "application-window",
-    "pacing",
-    "loss",
-    "mtu",
-    "cpu",
-    "capacity",
-    "unknown",
-];
 
 /// Ages of documents that a filter offers: the value, and its name.
 const AGES: [(&str, &str); 4] = [
@@ -171,9 +155,11 @@ pub(crate) fn measurements_page(query: &ListQuery, listed: &[StoredDocument]) ->
 }
 
 fn filter_form(query: &ListQuery) -> String {
-    let limits = [("", "any")]
-        .into_iter()
-        .chain(LIMITS.map(|limit| (limit, limit)));
+    let kinds = LegalVerdict::ALL.iter().map(|verdict| verdict.limit_kind());
+    let mut kinds: Vec<&str> = kinds.map(Limit::name).collect();
+    kinds.dedup();
+    let limits = kinds.iter().map(|kind| (*kind, *kind));
+    let limits = [("", "any")].into_iter().chain(limits);
     format!(
         "<form class=\"fields\" role=\"search\" aria-label=\"Filter\">\
          <label>Host <input name=\"host\" value=\"{}\"></label>\
