@@ -135,9 +135,9 @@ impl WebServer {
             greeting: Vec::new(),
             early_exit: None,
         };
-        let (ended, rest) = self.carry(connection, client, asked, &load).await;
+        let (carried, rest) = self.carry(connection, client, asked, &load).await;
         drop(load);
-        self.server.report_end(client, ended);
+        self.report_transfer(client, carried).await;
         match rest? {
             (Framing::Http2(server), connection) => Some(Http2Connection { connection, server }),
             _ => None,

@@ -1,6 +1,7 @@
 //! A transfer of the web: admitted, watched, measured and judged.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fullpipe_http::{
@@ -20,9 +21,9 @@ use super::super::monitor::{TransferBounds, TransferMonitor};
 use super::super::session::{TestTotals, opposite};
 use super::super::stall::StallBounds;
 use super::super::{POLL_INTERVAL, ServerEvent, TestFailure};
-use super::WebServer;
 use super::answers::{quota_answer, upgrade_head};
-use super::results::KeptResult;
+use super::results::{KeptResult, KeptResults};
+use super::{ResultPage, WebJudge, WebServer};
 use crate::engine::{FramedStream, Framing};
 use crate::progress::CountedTransfer;
 use crate::web::{WebConnection, WebTransfer};
@@ -63,6 +64,12 @@ pub(super) struct AskedTransfer {
     pub(super) early_exit: Option<ByteCount>,
 }
 
+/// A transfer that is over. If it ended early, its measurement has the reason.
+pub(super) struct CarriedTransfer {
+    id: String,
+    measurement: Box<Measurement>,
+}
+
 impl WebServer {
     /// Runs the transfer that a request asks for. Returns the connection if another request may
     /// follow.
@@ -81,9 +88,9 @@ impl WebServer {
         };
         let sends = asked.request.direction == Direction::Upload;
         let id = asked.id.clone();
-        let (ended, connection) = self.carry(connection, client, asked, &load).await;
+        let (carried, connection) = self.carry(connection, client, asked, &load).await;
         drop(load);
-        self.server.report_end(client, ended);
+        self.report_transfer(client, carried).await;
         let (_, connection) = connection?;
         if is_http && !sends {
             let answer = Answer::of_described_data(0, &id);
@@ -139,8 +146,8 @@ impl WebServer {
         Ok((test, load))
     }
 
-    /// Carries a transfer to its end. Returns its totals, and the connection with its frames if it
-    /// can be used further.
+    /// Carries a transfer to its end. Returns it, and the connection with its frames if it can be
+    /// used further.
     pub(super) async fn carry(
         &self,
         mut connection: WebConnection,
@@ -148,7 +155,7 @@ impl WebServer {
         asked: AskedTransfer,
         load: &AdmissionPermit,
     ) -> (
-        Result<TestTotals, TestFailure>,
+        Result<CarriedTransfer, TestFailure>,
         Option<(Framing, WebConnection)>,
     ) {
         let begun = Instant::now();
@@ -191,18 +198,37 @@ impl WebServer {
         if let Some(Framing::Http2(server)) = &framing {
             transfer.note_http2_wait(server.wait_until(finished.duration()));
         }
-        let measurement = transfer.into_measurement(begun, finished, &[], Vec::new());
-        let why = checked.err().map(|refusal| refusal.to_string());
-        let why = why.or_else(|| measurement.broken_off.clone());
-        let judged = self.judge(asked.id, measurement);
-        let ended = match why {
-            None => Ok(judged),
-            Some(why) => Err(TestFailure {
-                measurement: judged.measurement,
-                ..TestFailure::after_data(why)
-            }),
+        let mut measurement = transfer.into_measurement(begun, finished, &[], Vec::new());
+        let refused = checked.err().map(|refusal| refusal.to_string());
+        measurement.broken_off = refused.or(measurement.broken_off);
+        let carried = CarriedTransfer {
+            id: asked.id,
+            measurement: Box::new(measurement),
         };
-        (ended, framing.zip(rest))
+        (Ok(carried), framing.zip(rest))
+    }
+
+    /// Judges a transfer that is over, and reports it. One processor judges, whatever ends at once:
+    /// the others are for those that go on.
+    pub(super) async fn report_transfer(
+        &self,
+        client: SocketAddr,
+        carried: Result<CarriedTransfer, TestFailure>,
+    ) {
+        let judge = TransferJudge {
+            judge: self.options.judge,
+            page: self.options.page,
+            results: Arc::clone(&self.results),
+        };
+        let ended = match carried {
+            Ok(carried) => {
+                let _turn = self.judging.acquire().await;
+                let judged = spawn_blocking(move || judge.judge(carried)).await;
+                judged.unwrap_or_else(|_| Err(no_test("what judges it panicked")))
+            }
+            Err(failure) => Err(failure),
+        };
+        self.server.report_end(client, ended);
     }
 
     /// Watches a transfer until its end is due.
@@ -256,28 +282,50 @@ impl WebServer {
         }
         Ok(())
     }
+}
 
-    /// Judges a transfer that lasted long enough, and keeps its result under `id`.
-    fn judge(&self, id: String, measurement: Measurement) -> TestTotals {
-        let summary = &measurement.summary;
+/// What judges transfers, away from the thread that serves all connections.
+struct TransferJudge {
+    judge: WebJudge,
+    page: ResultPage,
+    results: Arc<Mutex<KeptResults>>,
+}
+
+impl TransferJudge {
+    /// Returns the totals of a transfer, with its verdict if it lasted long enough.
+    ///
+    /// # Errors
+    /// Returns the same of one that ended early.
+    fn judge(&self, carried: CarriedTransfer) -> Result<TestTotals, TestFailure> {
+        let summary = &carried.measurement.summary;
         let moved = summary.sent.max(summary.received);
         let totals = TestTotals::from_bytes(moved, summary.duration);
-        if summary.duration < MIN_JUDGED {
-            return totals;
+        let why = carried.measurement.broken_off.clone();
+        let is_judged = summary.duration >= MIN_JUDGED;
+        let measurement = is_judged.then(|| Box::new(self.keep_result(carried)));
+        match why {
+            None => Ok(TestTotals {
+                measurement,
+                ..totals
+            }),
+            Some(why) => Err(TestFailure {
+                measurement,
+                ..TestFailure::after_data(why)
+            }),
         }
-        let (verdict, remedies) = (self.options.judge)(&measurement);
-        let page = (self.options.page)(measurement.clone(), verdict.clone(), remedies.clone());
+    }
+
+    /// Returns the measurement with its verdict, whose result clients may ask for from now on.
+    fn keep_result(&self, CarriedTransfer { id, measurement }: CarriedTransfer) -> Measurement {
+        let (verdict, remedies) = (self.judge)(&measurement);
+        let page = (self.page)((*measurement).clone(), verdict.clone(), remedies.clone());
         let judged = (&verdict, remedies.as_slice());
         let kept = KeptResult::new(&id, &measurement, judged, page, Instant::now());
         lock(&self.results).keep(kept);
-        let measurement = Measurement {
+        Measurement {
             id,
             limit: Some(verdict),
-            ..measurement
-        };
-        TestTotals {
-            measurement: Some(Box::new(measurement)),
-            ..totals
+            ..*measurement
         }
     }
 }
