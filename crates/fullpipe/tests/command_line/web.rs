@@ -5,9 +5,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_testkit::websocket::ndt7_head;
+use fullpipe_testkit::websocket::{ndt7_head, request_head};
 use fullpipe_testkit::{
     Running, assert_says, document, free_port, load_slot, require, sentence, wait_for_listener,
     within,
@@ -462,4 +463,93 @@ fn transfers_are_kept_under_the_network_of_the_client() {
         output.status.code() == Some(2) && said.contains("--web-store <FILE|URL>"),
         "{output:?}"
     );
+}
+
+/// Reads what a download brings for two seconds, and then nothing until the server ends it.
+fn stop_reading(server: &Server) {
+    let mut stream = server.connect();
+    let request = request_head("GET /__down?bytes=60000000000", "");
+    stream.write_all(&request).unwrap();
+    let (begun, mut buffer) = (Instant::now(), vec![0; 1 << 20]);
+    while begun.elapsed() < Duration::from_secs(2) {
+        stream.read_exact(&mut buffer).unwrap();
+        thread::sleep(Duration::from_millis(20));
+    }
+    thread::sleep(Duration::from_secs(5));
+}
+
+/// A download of ndt7 whose client had died was held until it counted as stalled, with a verdict on
+/// the silence.
+#[test]
+fn transfers_that_break_off_have_a_verdict_on_what_there_was() {
+    require!(Curl);
+    let _load = load_slot();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (archive, body) = (file("web.db"), file("body"));
+    fs::File::create(&body).unwrap().set_len(1 << 32).unwrap();
+    let words = ["--json-lines", "--web-plain", "--client-timeout", "1"];
+    let server = Server::start(&[&words[..], &["--web-store", &archive]].concat());
+    let leave = |path: &str, more: &[&str]| {
+        let mut command = Command::new("curl");
+        command.args([
+            "-sk",
+            "--max-time",
+            "2",
+            "--limit-rate",
+            "20M",
+            "-o",
+            &file("out"),
+        ]);
+        command.arg(server.url("https", path)).args(more);
+        assert_eq!(run(&mut command, TIMEOUT).status.code(), Some(28), "{path}");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| stop_reading(&server));
+        for version in ["--http1.1", "--http2"] {
+            let upload = [version, "-X", "POST", "-T", &body].map(str::to_owned);
+            scope.spawn(move || leave("/__down?bytes=60000000000", &[version]));
+            scope.spawn(move || leave("/__up", &upload.each_ref().map(String::as_str)));
+        }
+        let target = server.url("ndt7", "");
+        let ndt7 = ["measure", &target, "--no-store", "--reverse"];
+        let mut client = Running::start(&mut fullpipe(&ndt7));
+        thread::sleep(Duration::from_secs(3));
+        client.kill();
+    });
+    let kept = || {
+        let command = ["history", "127.0.0.0/24", "--store", &archive, "--json"];
+        let document = document(&run(&mut fullpipe(&command), TIMEOUT));
+        let series = document["history"]["series"].as_array().cloned();
+        let points = series.unwrap_or_default().into_iter();
+        let points = points.filter_map(|one| one["points"].as_array().cloned());
+        points
+            .flatten()
+            .filter(|point| point["valid"] == false)
+            .count()
+    };
+    assert!(within(PROMPT, || kept() == 6), "{} are kept", kept());
+    server.running.interrupt();
+    let output = server.running.finish(Duration::from_secs(20));
+    let said = String::from_utf8_lossy(&output.stdout);
+    let events = said
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let ended: Vec<Value> = events
+        .filter(|event| event["event"] == "measurement")
+        .collect();
+    assert_eq!(ended.len(), 6, "{said}");
+    for event in ended {
+        let measured = &event["data"];
+        let about = format!(
+            "{} {}",
+            measured["request"]["title"], measured["broken_off"]
+        );
+        assert!(measured["broken_off"].is_string(), "{about}");
+        let sentence = measured["limit"]["sentence"].as_str().unwrap();
+        assert!(!sentence.contains(" 0 bit/s"), "{about}: {sentence}");
+        // The silence until a transfer counts as stalled is no part of it.
+        let duration = measured["summary"]["duration"].as_f64().unwrap();
+        assert!((1.0..4.0).contains(&duration), "{about}: {duration} s");
+    }
 }

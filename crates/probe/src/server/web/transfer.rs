@@ -26,11 +26,14 @@ use super::results::{KeptResult, KeptResults};
 use super::{ResultPage, WebJudge, WebServer};
 use crate::engine::{FramedStream, Framing};
 use crate::progress::CountedTransfer;
-use crate::web::{WebConnection, WebTransfer};
+use crate::web::{WebConnection, WebTransfer, end_at, last_progress};
 
 /// Maximum duration of a transfer that its protocol does not bound, if the limits of the server
 /// state none.
 pub(super) const MAX_DURATION: Span = Span::from_secs(300);
+
+/// Duration of a test of ndt7 from which a client that leaves does so at its end.
+const SHORTEST_WHOLE_TEST: Span = Span::from_secs(9);
 
 /// Time after its due end at which an upload of ndt7 is ended by the server.
 const UPLOAD_GRACE: Span = Span::from_secs(3);
@@ -62,6 +65,8 @@ pub(super) struct AskedTransfer {
     pub(super) greeting: Vec<u8>,
     /// Bytes after whose acknowledgement it ends.
     pub(super) early_exit: Option<ByteCount>,
+    /// True if it has no other end than that its client leaves.
+    pub(super) ends_with_client: bool,
 }
 
 /// A transfer that is over. If it ended early, its measurement has the reason.
@@ -195,12 +200,20 @@ impl WebServer {
         };
         // What a client says of itself is no evidence.
         let (framing, rest) = WebConnection::from_framed(framed);
+        let role = transfer.role();
+        let end = last_progress(&finished.rest.samples, role).unwrap_or(finished.duration());
         if let Some(Framing::Http2(server)) = &framing {
-            transfer.note_http2_wait(server.wait_until(finished.duration()));
+            transfer.note_http2_wait(server.wait_until(end));
         }
         let mut measurement = transfer.into_measurement(begun, finished, &[], Vec::new());
+        let broke = measurement.broken_off.take();
+        let left = framing.as_ref().filter(|framing| was_left(framing, end));
+        let by_client = broke.or_else(|| left.map(|_| "the client gave it up".to_owned()));
         let refused = checked.err().map(|refusal| refusal.to_string());
-        measurement.broken_off = refused.or(measurement.broken_off);
+        measurement.broken_off = refused.or(by_client.filter(|_| !asked.ends_with_client));
+        if measurement.broken_off.is_some() {
+            end_at(&mut measurement, end, role);
+        }
         let carried = CarriedTransfer {
             id: asked.id,
             measurement: Box::new(measurement),
@@ -268,7 +281,7 @@ impl WebServer {
                 latest.streams.iter().any(|stream| stream.bytes >= enough)
             });
             // What was written to a connection that broke is never acknowledged.
-            let has_broken = counted.is_over() && !framed.has_ended();
+            let has_broken = counted.is_over() && (!framed.has_ended() || framed.is_reset());
             let is_due = counted.is_due() && (counted.is_delivered() || !counted.is_over());
             if is_enough || is_due || has_broken {
                 break;
@@ -378,7 +391,24 @@ fn asked_transfer(
         framing,
         greeting,
         early_exit,
+        ends_with_client: ends_with_client(head),
     })
+}
+
+/// Returns true if the request with this `head` is for a load of responsiveness, which ends when its
+/// client has seen enough.
+pub(super) fn ends_with_client(head: &RequestHead) -> bool {
+    head.path.starts_with("/nq/")
+}
+
+/// Returns true if a client left a transfer of `duration` before its end: of ndt7 without a close
+/// frame, of HTTP/2 with a load that is not complete.
+fn was_left(framing: &Framing, duration: Span) -> bool {
+    match framing {
+        Framing::Ndt7(endpoint) => endpoint.was_left() && duration < SHORTEST_WHOLE_TEST,
+        Framing::Http2(server) => server.was_given_up(),
+        _ => false,
+    }
 }
 
 /// Returns a name for a result that nobody can guess.
