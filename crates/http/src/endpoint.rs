@@ -37,6 +37,8 @@ pub struct Ndt7Endpoint {
     bytes: u64,
     received: Vec<Ndt7Message>,
     close: CloseState,
+    /// True if the other end closed the connection without a close frame.
+    is_left: bool,
 }
 
 /// How far both ends have closed.
@@ -78,6 +80,7 @@ impl Ndt7Endpoint {
             bytes: 0,
             received: Vec::new(),
             close: CloseState::default(),
+            is_left: false,
         }
     }
 
@@ -128,7 +131,13 @@ impl Ndt7Endpoint {
 
     /// Notes that the other end has closed the connection.
     pub fn note_end(&mut self) {
+        self.is_left = !self.close.is_received;
         self.close.is_received = true;
+    }
+
+    /// Returns true if the other end closed the connection without a close frame.
+    pub fn was_left(&self) -> bool {
+        self.is_left
     }
 
     /// Returns true if both ends have closed.
@@ -273,6 +282,21 @@ mod tests {
             let mut bytes = Vec::new();
             push_frame(opcode, payload, Some([1; 4]), &mut bytes);
             assert!(server.take_input(&bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn an_end_that_closes_without_a_frame_has_left() {
+        for is_closed in [true, false] {
+            let [mut server, mut client] = ends(true);
+            if is_closed {
+                client.close();
+                let mut bytes = Vec::new();
+                client.push_output(Span::ZERO, || None, &DATA, &mut bytes);
+                server.take_input(&bytes).unwrap();
+            }
+            server.note_end();
+            assert_eq!(server.was_left(), !is_closed);
         }
     }
 

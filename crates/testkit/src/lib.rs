@@ -23,6 +23,7 @@ mod relay;
 mod secret;
 mod ssh;
 mod validity;
+pub mod websocket;
 
 pub use browser::Browser;
 pub use connections::{Carried, ManyConnections, allow_descriptors};

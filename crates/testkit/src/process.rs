@@ -83,14 +83,35 @@ impl Running {
     /// # Panics
     /// If it has ended.
     pub fn anonymous_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        self.memory_kib("RssAnon:")
+    }
+
+    /// Its memory in KiB with that of its files (proc(5), `VmRSS`).
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn resident_kib(&self) -> u64 {
+        self.memory_kib("VmRSS:")
+    }
+
+    fn memory_kib(&self, name: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()));
         let status = status.expect("it runs");
         let line = status
             .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"))
+            .find_map(|line| line.strip_prefix(name))
             .expect("a process has memory");
         let kib = line.trim().trim_end_matches(" kB");
         kib.parse().expect("memory is a number")
+    }
+
+    /// The number of its open descriptors, or of its threads: `fd` or `task` of proc(5).
+    ///
+    /// # Panics
+    /// If it has ended.
+    pub fn count_of(&self, what: &str) -> usize {
+        let listed = fs::read_dir(format!("/proc/{}/{what}", self.pid()));
+        listed.expect("it runs").count()
     }
 
     /// Asks it to end as Ctrl-C does in a terminal, it alone, once it listens for that: before, a

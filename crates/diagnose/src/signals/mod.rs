@@ -3,6 +3,7 @@
 pub(crate) mod arrival_course;
 pub(crate) mod arrivals;
 pub(crate) mod capture;
+mod first_packets;
 pub(crate) mod loss_episodes;
 pub(crate) mod losses;
 pub(crate) mod machine;

@@ -2,8 +2,8 @@
 //! receiving end alone sees them.
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{Cause, Evidence, Limit, Request};
-use fullpipe_units::{ByteCount, SegCount, Span};
+use fullpipe_record::{Cause, Evidence, Limit, Request, Steady};
+use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
 use crate::builder::{MSS, stated};
 use crate::receiving::{changing, in_bursts_each, named};
@@ -118,4 +118,41 @@ fn a_few_segments_each_round_trip_after_a_larger_first_window_are_of_another_sca
         (Limit::ReceiveWindow, Cause::WindowScaleRewritten)
     );
     assert_eq!(two_a_round_trip(0).0, Limit::SendBuffer);
+}
+
+/// Returns a transfer of which 60 Mbit/s of packets come for two seconds, `late` of a hundred out of
+/// order in the middle of them, with round trips of `rtt_ms`, and `later` Mbit/s after that.
+fn with_first_packets(late: u64, rtt_ms: u64, later: f64) -> Evidence {
+    let first = 60.0 * 1e6 / 8.0 / MSS as f64 / 100.0;
+    let mut course = changing(move |at| (if at < 2.0 { 60.0 } else { later }, 0));
+    for sample in &mut course.receiver_samples {
+        let at = sample.at.as_secs_f64();
+        let lossy = first * (at.clamp(0.5, 1.5) - 0.5);
+        sample.tcp.out_of_order_in = Some(SegCount::new(lossy as u64 * late));
+        if (0.3..2.0).contains(&at) {
+            sample.tcp.rcv_rtt = Some(Span::from_millis(rtt_ms));
+        }
+    }
+    course.steady = course.steady.map(|steady| Steady {
+        ramp: Span::from_secs(2),
+        duration: Span::from_secs(8),
+        rate: BitRate::from_bps((later * 1e6) as u64),
+        ..steady
+    });
+    course
+}
+
+/// Both senders were taken for programs that pause: which congestion control a browser's host has is
+/// not known here.
+#[test]
+fn even_data_that_once_filled_a_queue_or_a_policer_is_behind_that() {
+    let link = (Limit::Capacity, Cause::Link);
+    assert_eq!(named(&with_first_packets(10, 250, 60.0)), link);
+    // Nothing overflowed, or the path passed clearly more.
+    assert_ne!(named(&with_first_packets(0, 250, 60.0)), link);
+    assert_ne!(named(&with_first_packets(10, 250, 45.0)), link);
+    let policer = (Limit::Loss, Cause::Policer);
+    assert_eq!(named(&with_first_packets(90, 101, 58.0)), policer);
+    assert_ne!(named(&with_first_packets(30, 101, 58.0)), policer);
+    assert_ne!(named(&with_first_packets(90, 101, 45.0)), policer);
 }

@@ -27,6 +27,7 @@ mod hostile;
 mod hostile_http2;
 mod hostile_loads;
 mod hostile_relays;
+mod hostile_web;
 mod interop;
 mod iperf2;
 mod live;
@@ -53,6 +54,7 @@ mod trace;
 mod until_sure;
 mod users;
 mod web;
+mod web_crowd;
 mod web_page;
 
 use fullpipe_testkit::{Running, free_port, wait_for_listener};

@@ -1,12 +1,14 @@
 //! The server of speed tests over the web: what others' clients ask for, and what hostile ones do.
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use fullpipe_testkit::websocket::{ndt7_head, request_head};
 use fullpipe_testkit::{
     Running, assert_says, document, free_port, load_slot, require, sentence, wait_for_listener,
     within,
@@ -228,87 +230,6 @@ fn streams_of_one_connection_are_one_test() {
 }
 
 #[test]
-fn hostile_clients_of_http_2_end_and_others_are_served() {
-    require!(Openssl, Nghttp);
-    let _load = load_slot();
-    let server = Server::start(&["--client-timeout", "1"]);
-    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    let greeting = [&preface[..], &[0; 3], &[4, 0, 0, 0, 0, 0]].concat();
-    // Requests for nothing without an end, without their host, and a reset after each.
-    let endless = |at: u32| frame(1, 4, 2 * at + 1, &[0x82, 0x87, 0x84]);
-    let reset = |at: u32| [endless(at), frame(3, 0, 2 * at + 1, &[0; 4])].concat();
-    let continued = |at: u32| frame(if at == 0 { 1 } else { 9 }, 0, 1, &[0x82; 9000]);
-    let settings = |_: u32| frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]);
-    let flood = |of: &dyn Fn(u32) -> Vec<u8>| {
-        let frames = (0..2000).flat_map(of);
-        greeting.iter().copied().chain(frames).collect::<Vec<u8>>()
-    };
-    let hostile = [
-        Vec::new(),
-        preface[..11].to_vec(),
-        greeting.clone(),
-        flood(&endless),
-        flood(&reset),
-        flood(&continued),
-        flood(&settings),
-    ];
-    let folder = tempfile::tempdir().unwrap();
-    let mut waiting = Vec::new();
-    for (at, bytes) in hostile.iter().enumerate() {
-        let path = folder.path().join(at.to_string());
-        fs::write(&path, bytes).unwrap();
-        for _ in 0..3 {
-            let mut client = Command::new("openssl");
-            client.args(["s_client", "-quiet", "-alpn", "h2", "-connect"]);
-            client.arg(format!("127.0.0.1:{}", server.port));
-            waiting.push(spawn_silent(client.stdin(fs::File::open(&path).unwrap())));
-        }
-    }
-    // Windows of no bytes, for ever.
-    for _ in 0..3 {
-        let mut client = Command::new("nghttp");
-        client.args(["-n", "-w", "0", &server.url("https", "/nq/large")]);
-        waiting.push(spawn_silent(client.stdin(Stdio::null())));
-    }
-    let asked = Instant::now();
-    assert_eq!(
-        server.curl("/nq/small", &["-o", "/dev/null", "-w", "%{size_download}"]),
-        "1"
-    );
-    assert!(asked.elapsed() < PROMPT, "{:?}", asked.elapsed());
-    for (at, client) in waiting.iter_mut().enumerate() {
-        assert!(
-            within(Duration::from_secs(20), || client
-                .try_wait()
-                .unwrap()
-                .is_some()),
-            "{at}"
-        );
-    }
-    assert!(
-        server.running.anonymous_kib() < 100_000,
-        "{}",
-        server.running.anonymous_kib()
-    );
-    assert_eq!(
-        server.curl("/nq/small", &["-o", "/dev/null", "-w", "%{size_download}"]),
-        "1"
-    );
-}
-
-fn spawn_silent(command: &mut Command) -> Child {
-    let silent = command.stdout(Stdio::null()).stderr(Stdio::null());
-    silent.spawn().unwrap()
-}
-
-/// Returns a frame of HTTP/2 (RFC 9113, section 4.1).
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = &(payload.len() as u32).to_be_bytes()[1..];
-    let stream = stream.to_be_bytes();
-    [length, &[kind, flags], &stream, payload].concat()
-}
-
-#[test]
 fn this_client_measures_both_ways() {
     let _load = load_slot();
     let server = Server::start(&["--web-plain"]);
@@ -452,62 +373,6 @@ fn requests_that_are_not_served_are_refused_with_their_status() {
 }
 
 #[test]
-fn slow_clients_end_in_every_state_and_others_are_served() {
-    let _load = load_slot();
-    let server = Server::start(&["--web-plain", "--client-timeout", "1"]);
-    let upgrade = "GET /ndt/v7/upload HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
-        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: net.measurementlab.ndt.v7\r\n\
-        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    let states = [
-        "",
-        "\u{16}\u{3}\u{1}",
-        "GET / HTTP",
-        "GET /getIP HTTP/1.1\r\nHost: h\r\n\r\n",
-        "POST /__up HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc",
-        "POST /__up HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
-        "GET /__down?bytes=99999999 HTTP/1.1\r\nHost: h\r\n\r\n",
-        upgrade,
-    ];
-    let mut waiting: Vec<(&str, TcpStream)> = Vec::new();
-    for state in states {
-        for _ in 0..6 {
-            let mut stream = server.connect();
-            stream.write_all(state.as_bytes()).unwrap();
-            waiting.push((state, stream));
-        }
-    }
-    let asked = Instant::now();
-    let line = server.status("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    assert!(
-        line.contains("200") && asked.elapsed() < PROMPT,
-        "{line} after {:?}",
-        asked.elapsed()
-    );
-    // A download that nobody reads is reset, and others end or are closed; ndt7 sends close frames.
-    for (state, mut stream) in waiting {
-        let mut buffer = vec![0; 65536];
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            match stream.read(&mut buffer) {
-                Ok(0) => break,
-                Err(error) if error.kind() != ErrorKind::WouldBlock => break,
-                _ => assert!(Instant::now() < deadline, "{state:?}"),
-            }
-        }
-    }
-    assert!(
-        server.running.anonymous_kib() < 100_000,
-        "{} KiB",
-        server.running.anonymous_kib()
-    );
-    assert!(
-        server
-            .status("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
-            .contains("200")
-    );
-}
-
-#[test]
 fn frames_that_break_the_rules_end_a_test() {
     let server = Server::start(&["--web-plain"]);
     for frame in [
@@ -519,10 +384,7 @@ fn frames_that_break_the_rules_end_a_test() {
         b"\x82\xff\xff\xff\xff\xff\xff\xff\xff\xffabcd",
     ] {
         let mut stream = server.connect();
-        let upgrade = "GET /ndt/v7/upload HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n\
-            Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: net.measurementlab.ndt.v7\r\n\
-            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-        stream.write_all(upgrade.as_bytes()).unwrap();
+        stream.write_all(&ndt7_head("upload")).unwrap();
         stream.write_all(frame).unwrap();
         let begun = Instant::now();
         let mut rest = Vec::new();
@@ -601,4 +463,88 @@ fn transfers_are_kept_under_the_network_of_the_client() {
         output.status.code() == Some(2) && said.contains("--web-store <FILE|URL>"),
         "{output:?}"
     );
+}
+
+/// Reads what a download brings for two seconds, and then nothing until the server ends it.
+fn stop_reading(server: &Server) {
+    let mut stream = server.connect();
+    let request = request_head("GET /__down?bytes=60000000000", "");
+    stream.write_all(&request).unwrap();
+    let (begun, mut buffer) = (Instant::now(), vec![0; 1 << 20]);
+    while begun.elapsed() < Duration::from_secs(2) {
+        stream.read_exact(&mut buffer).unwrap();
+        thread::sleep(Duration::from_millis(20));
+    }
+    thread::sleep(Duration::from_secs(5));
+}
+
+/// A download of ndt7 whose client had died was held until it counted as stalled, with a verdict on
+/// the silence.
+#[test]
+fn transfers_that_break_off_have_a_verdict_on_what_there_was() {
+    require!(Curl);
+    let _load = load_slot();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [archive, body, log] = ["web.db", "body", "log"].map(file);
+    fs::File::create(&body).unwrap().set_len(1 << 32).unwrap();
+    let words = ["--json-lines", "--web-plain", "--client-timeout", "1"];
+    let files = ["--web-store", &archive, "--logfile", &log];
+    let server = Server::start(&[&words[..], &files].concat());
+    let leave = |path: &str, more: &[&str]| {
+        let mut command = Command::new("curl");
+        command.args([
+            "-sk",
+            "--max-time",
+            "5",
+            "--limit-rate",
+            "20M",
+            "-o",
+            "/dev/null",
+        ]);
+        command.arg(server.url("https", path)).args(more);
+        assert_eq!(run(&mut command, TIMEOUT).status.code(), Some(28), "{path}");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| stop_reading(&server));
+        for version in ["--http1.1", "--http2"] {
+            let upload = [version, "-X", "POST", "-T", &body].map(str::to_owned);
+            scope.spawn(move || leave("/__down?bytes=60000000000", &[version]));
+            scope.spawn(move || leave("/__up", &upload.each_ref().map(String::as_str)));
+        }
+        let target = server.url("ndt7", "");
+        let ndt7 = ["measure", &target, "--no-store", "--reverse"];
+        let mut client = Running::start(&mut fullpipe(&ndt7));
+        thread::sleep(Duration::from_secs(3));
+        client.kill();
+    });
+    let ended = || {
+        let said = fs::read_to_string(&log).unwrap();
+        let events = said
+            .lines()
+            .map_while(|line| serde_json::from_str::<Value>(line).ok());
+        events
+            .filter(|event| event["event"] == "measurement")
+            .collect::<Vec<_>>()
+    };
+    assert!(
+        within(Duration::from_secs(20), || ended().len() == 6),
+        "{}",
+        ended().len()
+    );
+    let command = ["history", "127.0.0.0/24", "--store", &archive, "--json"];
+    let history = run(&mut fullpipe(&command), TIMEOUT).stdout;
+    let history = String::from_utf8(history).unwrap();
+    assert_eq!(history.matches("\"valid\": false").count(), 6, "{history}");
+    for event in ended() {
+        let measured = &event["data"];
+        let why = measured["broken_off"].as_str().unwrap();
+        let about = format!("{} {why}", measured["request"]["title"]);
+        let sentence = measured["limit"]["sentence"].as_str().unwrap();
+        assert!(!sentence.contains(" 0 bit/s"), "{about}: {sentence}");
+        // The silence until a transfer counts as stalled is no part of it.
+        let duration = measured["summary"]["duration"].as_f64().unwrap();
+        let longest = if why.contains("no data") { 4.0 } else { 6.0 };
+        assert!((1.0..longest).contains(&duration), "{about}: {duration} s");
+    }
 }

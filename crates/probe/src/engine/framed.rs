@@ -25,6 +25,9 @@ const READ: usize = 128 << 10;
 /// Bytes of content of an answer that are handed over at once.
 const PIECE: usize = 64 << 10;
 
+/// State of a TCP connection that was reset or given up (`TCP_CLOSE`).
+const CLOSED: u8 = 7;
+
 /// Shortest time between two looks at a socket that has enough to send.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(4);
 
@@ -90,6 +93,11 @@ impl FramedStream {
     /// Returns true if the transfer came to its own end. Never waits.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.try_lock().is_ok_and(|state| state.has_ended)
+    }
+
+    /// Returns true if nothing that was written can arrive any more.
+    pub(crate) fn is_reset(&self) -> bool {
+        tcp_info(&self.socket).is_ok_and(|info| info.state == Some(CLOSED))
     }
 
     /// Returns the socket and the state, once no thread has the stream.
@@ -227,12 +235,16 @@ pub(crate) fn run_framed(
         waits_for_drain: false,
     };
     let ran = course.run_frames(&mut state);
-    match &ran {
+    let FramedState {
+        framing, has_ended, ..
+    } = &mut *state;
+    match (&ran, framing) {
         // As clients of responsiveness end a load.
-        Err(error) if is_closed(error) && matches!(state.framing, Framing::Http2(_)) => Ok(()),
+        (Err(error), Framing::Http2(_)) if is_closed(error) => Ok(()),
         // A client of ndt7 ends a test by closing a connection with messages that it has not read.
-        Err(error) if is_closed(error) && matches!(state.framing, Framing::Ndt7(_)) => {
-            state.has_ended = true;
+        (Err(error), Framing::Ndt7(endpoint)) if is_closed(error) => {
+            endpoint.note_end();
+            *has_ended = true;
             Ok(())
         }
         _ => ran,

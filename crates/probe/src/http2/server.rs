@@ -70,6 +70,8 @@ pub(crate) struct Http2Server {
     /// sends may drop its answer.
     unwanted: Vec<(RecvStream, usize)>,
     permitted: Option<PermittedLoads>,
+    /// True if the client gave up one of the permitted loads before it was complete.
+    gave_up: bool,
     /// True if nothing was left to send when it was last asked for.
     is_drained: bool,
     held_back: HeldBack,
@@ -147,6 +149,7 @@ impl Http2Server {
             loads: Vec::new(),
             unwanted: Vec::new(),
             permitted: None,
+            gave_up: false,
             is_drained: false,
             held_back: HeldBack::default(),
             first_input: Vec::new(),
@@ -207,6 +210,7 @@ impl Http2Server {
             offered: offered_window(&self.first_input),
             ..HeldBack::default()
         };
+        self.gave_up = false;
         self.permitted = Some(PermittedLoads {
             direction: first.direction(),
             id: id.to_owned(),
@@ -226,6 +230,11 @@ impl Http2Server {
     /// Returns true if no load is under way, and nothing is left to send.
     pub(crate) fn has_ended(&self) -> bool {
         self.loads.is_empty() && self.is_drained
+    }
+
+    /// Returns true if the client gave up a load of this test, or left while one was under way.
+    pub(crate) fn was_given_up(&self) -> bool {
+        self.gave_up || !self.loads.is_empty()
     }
 
     /// Ends the loads under way, and what they were permitted by.
@@ -383,6 +392,7 @@ impl Http2Server {
                 return true;
             };
             let Some(count) = queue_data(stream, data, room, Some(*left)) else {
+                self.gave_up = true;
                 return false;
             };
             *left -= count;
@@ -409,7 +419,10 @@ impl Http2Server {
                         count += bytes.len() as u64;
                         let _ = body.flow_control().release_capacity(bytes.len());
                     }
-                    Poll::Ready(Some(Err(_))) => return false,
+                    Poll::Ready(Some(Err(_))) => {
+                        self.gave_up = true;
+                        return false;
+                    }
                     Poll::Ready(None) => {
                         send_answer(respond, Answer::of_described_data(0, id));
                         return false;

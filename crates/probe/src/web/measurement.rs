@@ -13,7 +13,7 @@ use fullpipe_record::{
     ResolvedRequest, RttReport, Sample, SocketReadback, Summary, TcpInfo, Transport, Validity,
     find_steady, steady_of_receiver,
 };
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::SockRef;
 
 use crate::engine::{
@@ -197,6 +197,33 @@ impl WebTransfer {
         };
         measurement.to_bounded()
     }
+}
+
+/// Returns the time of the last sample before which data arrived: at the other end if this one has
+/// the role of the sender. `None` without samples.
+pub(crate) fn last_progress(samples: &[Sample], role: StreamRole) -> Option<Span> {
+    let arrived = |sample: &Sample| match role {
+        StreamRole::Sender => sample.tcp.bytes_acked,
+        StreamRole::Receiver => sample.tcp.bytes_received,
+    };
+    let most = samples.iter().filter_map(arrived).max();
+    let last = samples.iter().find(|sample| arrived(sample) == most)?;
+    Some(last.at)
+}
+
+/// Leaves of a `measurement` what was before `end`, after which nothing arrived until somebody saw
+/// that it had broken off.
+pub(crate) fn end_at(measurement: &mut Measurement, end: Span, role: StreamRole) {
+    measurement.local.samples.retain(|sample| sample.at <= end);
+    let steady = match role {
+        StreamRole::Sender => find_steady,
+        StreamRole::Receiver => steady_of_receiver,
+    };
+    let summary = &mut measurement.summary;
+    let idle = measurement.rtt.idle.map(|idle| idle.median);
+    summary.steady = steady(&measurement.local.samples, idle, end);
+    summary.duration = end;
+    summary.rate = BitRate::from_bytes_in(summary.received, end);
 }
 
 /// Returns the snapshot that a message of the other end states.

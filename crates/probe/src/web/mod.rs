@@ -5,4 +5,4 @@ mod connection;
 mod measurement;
 
 pub(crate) use connection::{HeadFailure, WebConnection};
-pub(crate) use measurement::WebTransfer;
+pub(crate) use measurement::{WebTransfer, end_at, last_progress};

@@ -56,6 +56,7 @@ pub(crate) fn queue_on_the_path(arrivals: &ReceiverView) -> Option<Finding> {
     let caught_up = arrivals.was_faster(FASTER_THAN_A_BUFFER) && arrivals.loss_rounds() == 0;
     let is_full = arrivals.is_inflated()
         || arrivals.bbr_has_what_it_ever_had()
+        || arrivals.has_what_a_queue_passed()
         || (arrivals.is_flat() && arrivals.is_a_little_inflated() && !caught_up);
     if !is_full {
         return None;

@@ -56,6 +56,9 @@ pub(crate) fn out_of_order(arrivals: &ReceiverView) -> Option<Finding> {
         let found = Finding::new(CapacityVerdict::Allowance, fallen.share);
         return Some(found.one_of(&ALLOWANCE_OR_POLICER));
     }
+    if arrivals.keeps_to_what_was_left() {
+        return Some(Finding::always(LossVerdict::Policer));
+    }
     if arrivals.is_bbr() {
         let discarded = ReceiverView::share_out_of_order(&arrivals.flows)? >= MIN_LOSS_OF_PROBES;
         return discarded.then(|| Finding::always(LossVerdict::Policer));
@@ -103,6 +106,13 @@ const KEPT_BY_RENO: f64 = 0.8;
 /// Share of its rate that CUBIC keeps after a loss, from which something else than its window holds
 /// it (measured: up to 0.88 where losses limit, 0.91 and more elsewhere).
 const KEPT_BY_CUBIC: f64 = 0.9;
+/// Packets a second ÷ those that came while a device took many, from which the sender keeps to what
+/// the device leaves (measured, without a loss since: 0.89 to 0.98 of six policers; up to 0.8 of
+/// senders that keep to a rate of their own).
+const KEPT_OF_FIRST_LOSSES: f64 = 0.85;
+/// Packets a second ÷ those of the first queue from which that queue shows the rate of the path
+/// (measured: 0.97 and more of 32 full links; up to 0.65 of other limits).
+const KEPT_OF_FIRST_QUEUE: f64 = 0.95;
 /// Highest rate ÷ the usual one up to which BBR has all that the path carries (simulated: 1.00 to
 /// 1.06 at full links; most policers let a faster burst pass).
 const FASTER_FACTOR_AFTER_STARTUP: f64 = 1.07;
@@ -218,6 +228,30 @@ impl<'a> ReceiverView<'a> {
             && self
                 .highest_rate()
                 .is_some_and(|highest| highest <= self.rate.as_f64() * factor)
+    }
+
+    /// Returns true if packets come as fast as they once came through a queue that overflowed, and
+    /// none is lost since: the path passes no more. BBR paces itself so. Where nothing was ever lost,
+    /// pauses of the sender may seem to be a queue.
+    pub(crate) fn has_what_a_queue_passed(&self) -> bool {
+        self.loses_nothing_more()
+            && self
+                .share_of_first_queue()
+                .is_some_and(|kept| kept >= KEPT_OF_FIRST_QUEUE)
+    }
+
+    /// Returns true if packets were lost, and none in the judged part.
+    fn loses_nothing_more(&self) -> bool {
+        self.most_rounds(&self.whole) > 0 && self.most_rounds(&self.flows) == 0
+    }
+
+    /// Returns true if a device once took much of what came and the sender keeps to the rate that was
+    /// left, without losing more: a BBR that has learnt the rate of a policer.
+    fn keeps_to_what_was_left(&self) -> bool {
+        self.loses_nothing_more()
+            && self
+                .share_of_first_losses()
+                .is_some_and(|kept| kept >= KEPT_OF_FIRST_LOSSES)
     }
 
     /// Returns true if the data never arrived as fast as a path of the stated bandwidth carries it.

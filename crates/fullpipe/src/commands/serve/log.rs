@@ -135,12 +135,18 @@ impl ServerLog {
         })
     }
 
-    /// Keeps a transfer of the web that has been judged, if there is an archive for it.
+    /// Keeps a transfer of the web that has been judged, if there is an archive for it. Of one that
+    /// ended early, the document says so.
     fn keep_transfer(&self, noted: &LogEntry) -> Result {
         let (Some(place), LogEntry::Server(event)) = (&self.archive, noted) else {
             return Ok(());
         };
         if let ServerEvent::Ended {
+            client,
+            measurement: Some(measurement),
+            ..
+        }
+        | ServerEvent::Failed {
             client,
             measurement: Some(measurement),
             ..
@@ -200,11 +206,15 @@ fn describe_event(event: &ServerEvent) -> Option<String> {
             rate,
             measurement,
         } => {
-            let verdict = measurement.as_ref().and_then(|test| test.limit.as_ref());
-            let verdict = verdict.map_text(|verdict| format!(": {}", verdict.sentence));
+            let verdict = verdict_text(measurement.as_deref());
             format!("{client}: done at {rate}, {bytes}{verdict}")
         }
-        ServerEvent::Failed { client, why, .. } => format!("{client}: {why}"),
+        ServerEvent::Failed {
+            client,
+            why,
+            measurement,
+            ..
+        } => format!("{client}: {why}{}", verdict_text(measurement.as_deref())),
         ServerEvent::Rejected(refused) => rejected_line(refused),
         ServerEvent::UnreportedFlows { flows } => {
             format!(
@@ -214,6 +224,12 @@ fn describe_event(event: &ServerEvent) -> Option<String> {
         }
         ServerEvent::Idle => "nobody came: ending".to_owned(),
     })
+}
+
+/// Returns the sentence on the limit of a test that was judged, as the end of a line.
+fn verdict_text(measurement: Option<&Measurement>) -> String {
+    let verdict = measurement.and_then(|test| test.limit.as_ref());
+    verdict.map_text(|verdict| format!(": {}", verdict.sentence))
 }
 
 fn describe_test(request: &Request) -> String {
@@ -238,6 +254,10 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
         }
         ServerEvent::BeganIperf2 { client } => Event::BeganIperf2(Client { client }),
         ServerEvent::Ended {
+            measurement: Some(measurement),
+            ..
+        }
+        | ServerEvent::Failed {
             measurement: Some(measurement),
             ..
         } if measurement.limit.is_some() => Event::Measurement(measurement),

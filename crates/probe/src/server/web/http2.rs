@@ -13,7 +13,9 @@ use tokio::time::{timeout, timeout_at};
 use super::super::admission::PendingConnection;
 use super::WebServer;
 use super::answers::{SmallAnswers, asked_test};
-use super::transfer::{AskedTransfer, CLOSE_TIMEOUT, MAX_DURATION, random_id, request_of};
+use super::transfer::{
+    AskedTransfer, CLOSE_TIMEOUT, MAX_DURATION, ends_with_client, random_id, request_of,
+};
 use crate::engine::{Framing, incompressible_bytes};
 use crate::http2::{Http2Reply, Http2Server, MAX_QUEUED};
 use crate::web::WebConnection;
@@ -114,6 +116,7 @@ impl WebServer {
         } = both;
         let head = &server.waiting_load()?.head;
         let request = request_of(head, asked_test(head).ok()?);
+        let ends_with_client = ends_with_client(head);
         let (_test, load) = match self.admit(client, &request, true).await {
             Ok(permits) => permits,
             Err(answer) => {
@@ -134,10 +137,11 @@ impl WebServer {
             framing: Framing::Http2(server),
             greeting: Vec::new(),
             early_exit: None,
+            ends_with_client,
         };
-        let (ended, rest) = self.carry(connection, client, asked, &load).await;
+        let (carried, rest) = self.carry(connection, client, asked, &load).await;
         drop(load);
-        self.server.report_end(client, ended);
+        self.report_transfer(client, carried).await;
         match rest? {
             (Framing::Http2(server), connection) => Some(Http2Connection { connection, server }),
             _ => None,

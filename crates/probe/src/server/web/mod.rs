@@ -21,6 +21,7 @@ use fullpipe_control::{ControlConnection, HANDSHAKE, WebIdentity, canonical_addr
 use fullpipe_http::{Answer, RequestHead, RequestRefusal};
 use fullpipe_record::{Measurement, Remedy, Verdict};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
 
@@ -74,6 +75,8 @@ struct WebServer {
     options: WebOptions,
     results: Arc<Mutex<KeptResults>>,
     moved: RefCell<MovedBytes>,
+    /// The turn to judge a transfer.
+    judging: Semaphore,
 }
 
 /// Listens, and starts to accept connections.
@@ -95,6 +98,7 @@ pub(super) fn start_listening(
         options: options.clone(),
         results: Arc::default(),
         moved: RefCell::new(MovedBytes::new(options.quotas, Instant::now())),
+        judging: Semaphore::new(1),
     });
     spawn_local(web.accept_connections(listener));
     Ok(())

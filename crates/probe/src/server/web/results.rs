@@ -49,6 +49,7 @@ impl KeptResult {
             "rtt": { "idle": measurement.rtt.idle, "loaded": measurement.rtt.loaded },
             "sentence": verdict.sentence,
             "limit": verdict,
+            "broken_off": measurement.broken_off,
             "remedies": remedies,
             "kept_for": KEPT_FOR.as_secs(),
         });

@@ -1,6 +1,7 @@
 //! A transfer of the web: admitted, watched, measured and judged.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fullpipe_http::{
@@ -20,16 +21,19 @@ use super::super::monitor::{TransferBounds, TransferMonitor};
 use super::super::session::{TestTotals, opposite};
 use super::super::stall::StallBounds;
 use super::super::{POLL_INTERVAL, ServerEvent, TestFailure};
-use super::WebServer;
 use super::answers::{quota_answer, upgrade_head};
-use super::results::KeptResult;
+use super::results::{KeptResult, KeptResults};
+use super::{ResultPage, WebJudge, WebServer};
 use crate::engine::{FramedStream, Framing};
 use crate::progress::CountedTransfer;
-use crate::web::{WebConnection, WebTransfer};
+use crate::web::{WebConnection, WebTransfer, end_at, last_progress};
 
 /// Maximum duration of a transfer that its protocol does not bound, if the limits of the server
 /// state none.
 pub(super) const MAX_DURATION: Span = Span::from_secs(300);
+
+/// Duration of a test of ndt7 from which a client that leaves does so at its end.
+const SHORTEST_WHOLE_TEST: Span = Span::from_secs(9);
 
 /// Time after its due end at which an upload of ndt7 is ended by the server.
 const UPLOAD_GRACE: Span = Span::from_secs(3);
@@ -61,6 +65,14 @@ pub(super) struct AskedTransfer {
     pub(super) greeting: Vec<u8>,
     /// Bytes after whose acknowledgement it ends.
     pub(super) early_exit: Option<ByteCount>,
+    /// True if it has no other end than that its client leaves.
+    pub(super) ends_with_client: bool,
+}
+
+/// A transfer that is over. If it ended early, its measurement has the reason.
+pub(super) struct CarriedTransfer {
+    id: String,
+    measurement: Box<Measurement>,
 }
 
 impl WebServer {
@@ -81,9 +93,9 @@ impl WebServer {
         };
         let sends = asked.request.direction == Direction::Upload;
         let id = asked.id.clone();
-        let (ended, connection) = self.carry(connection, client, asked, &load).await;
+        let (carried, connection) = self.carry(connection, client, asked, &load).await;
         drop(load);
-        self.server.report_end(client, ended);
+        self.report_transfer(client, carried).await;
         let (_, connection) = connection?;
         if is_http && !sends {
             let answer = Answer::of_described_data(0, &id);
@@ -139,8 +151,8 @@ impl WebServer {
         Ok((test, load))
     }
 
-    /// Carries a transfer to its end. Returns its totals, and the connection with its frames if it
-    /// can be used further.
+    /// Carries a transfer to its end. Returns it, and the connection with its frames if it can be
+    /// used further.
     pub(super) async fn carry(
         &self,
         mut connection: WebConnection,
@@ -148,7 +160,7 @@ impl WebServer {
         asked: AskedTransfer,
         load: &AdmissionPermit,
     ) -> (
-        Result<TestTotals, TestFailure>,
+        Result<CarriedTransfer, TestFailure>,
         Option<(Framing, WebConnection)>,
     ) {
         let begun = Instant::now();
@@ -188,21 +200,48 @@ impl WebServer {
         };
         // What a client says of itself is no evidence.
         let (framing, rest) = WebConnection::from_framed(framed);
+        let role = transfer.role();
+        let end = last_progress(&finished.rest.samples, role).unwrap_or(finished.duration());
         if let Some(Framing::Http2(server)) = &framing {
-            transfer.note_http2_wait(server.wait_until(finished.duration()));
+            transfer.note_http2_wait(server.wait_until(end));
         }
-        let measurement = transfer.into_measurement(begun, finished, &[], Vec::new());
-        let why = checked.err().map(|refusal| refusal.to_string());
-        let why = why.or_else(|| measurement.broken_off.clone());
-        let judged = self.judge(asked.id, measurement);
-        let ended = match why {
-            None => Ok(judged),
-            Some(why) => Err(TestFailure {
-                measurement: judged.measurement,
-                ..TestFailure::after_data(why)
-            }),
+        let mut measurement = transfer.into_measurement(begun, finished, &[], Vec::new());
+        let broke = measurement.broken_off.take();
+        let left = framing.as_ref().filter(|framing| was_left(framing, end));
+        let by_client = broke.or_else(|| left.map(|_| "the client gave it up".to_owned()));
+        let refused = checked.err().map(|refusal| refusal.to_string());
+        measurement.broken_off = refused.or(by_client.filter(|_| !asked.ends_with_client));
+        if measurement.broken_off.is_some() {
+            end_at(&mut measurement, end, role);
+        }
+        let carried = CarriedTransfer {
+            id: asked.id,
+            measurement: Box::new(measurement),
         };
-        (ended, framing.zip(rest))
+        (Ok(carried), framing.zip(rest))
+    }
+
+    /// Judges a transfer that is over, and reports it. One processor judges, whatever ends at once:
+    /// the others are for those that go on.
+    pub(super) async fn report_transfer(
+        &self,
+        client: SocketAddr,
+        carried: Result<CarriedTransfer, TestFailure>,
+    ) {
+        let judge = TransferJudge {
+            judge: self.options.judge,
+            page: self.options.page,
+            results: Arc::clone(&self.results),
+        };
+        let ended = match carried {
+            Ok(carried) => {
+                let _turn = self.judging.acquire().await;
+                let judged = spawn_blocking(move || judge.judge(carried)).await;
+                judged.unwrap_or_else(|_| Err(no_test("what judges it panicked")))
+            }
+            Err(failure) => Err(failure),
+        };
+        self.server.report_end(client, ended);
     }
 
     /// Watches a transfer until its end is due.
@@ -242,7 +281,7 @@ impl WebServer {
                 latest.streams.iter().any(|stream| stream.bytes >= enough)
             });
             // What was written to a connection that broke is never acknowledged.
-            let has_broken = counted.is_over() && !framed.has_ended();
+            let has_broken = counted.is_over() && (!framed.has_ended() || framed.is_reset());
             let is_due = counted.is_due() && (counted.is_delivered() || !counted.is_over());
             if is_enough || is_due || has_broken {
                 break;
@@ -256,28 +295,50 @@ impl WebServer {
         }
         Ok(())
     }
+}
 
-    /// Judges a transfer that lasted long enough, and keeps its result under `id`.
-    fn judge(&self, id: String, measurement: Measurement) -> TestTotals {
-        let summary = &measurement.summary;
+/// What judges transfers, away from the thread that serves all connections.
+struct TransferJudge {
+    judge: WebJudge,
+    page: ResultPage,
+    results: Arc<Mutex<KeptResults>>,
+}
+
+impl TransferJudge {
+    /// Returns the totals of a transfer, with its verdict if it lasted long enough.
+    ///
+    /// # Errors
+    /// Returns the same of one that ended early.
+    fn judge(&self, carried: CarriedTransfer) -> Result<TestTotals, TestFailure> {
+        let summary = &carried.measurement.summary;
         let moved = summary.sent.max(summary.received);
         let totals = TestTotals::from_bytes(moved, summary.duration);
-        if summary.duration < MIN_JUDGED {
-            return totals;
+        let why = carried.measurement.broken_off.clone();
+        let is_judged = summary.duration >= MIN_JUDGED;
+        let measurement = is_judged.then(|| Box::new(self.keep_result(carried)));
+        match why {
+            None => Ok(TestTotals {
+                measurement,
+                ..totals
+            }),
+            Some(why) => Err(TestFailure {
+                measurement,
+                ..TestFailure::after_data(why)
+            }),
         }
-        let (verdict, remedies) = (self.options.judge)(&measurement);
-        let page = (self.options.page)(measurement.clone(), verdict.clone(), remedies.clone());
+    }
+
+    /// Returns the measurement with its verdict, whose result clients may ask for from now on.
+    fn keep_result(&self, CarriedTransfer { id, measurement }: CarriedTransfer) -> Measurement {
+        let (verdict, remedies) = (self.judge)(&measurement);
+        let page = (self.page)((*measurement).clone(), verdict.clone(), remedies.clone());
         let judged = (&verdict, remedies.as_slice());
         let kept = KeptResult::new(&id, &measurement, judged, page, Instant::now());
         lock(&self.results).keep(kept);
-        let measurement = Measurement {
+        Measurement {
             id,
             limit: Some(verdict),
-            ..measurement
-        };
-        TestTotals {
-            measurement: Some(Box::new(measurement)),
-            ..totals
+            ..*measurement
         }
     }
 }
@@ -330,7 +391,24 @@ fn asked_transfer(
         framing,
         greeting,
         early_exit,
+        ends_with_client: ends_with_client(head),
     })
+}
+
+/// Returns true if the request with this `head` is for a load of responsiveness, which ends when its
+/// client has seen enough.
+pub(super) fn ends_with_client(head: &RequestHead) -> bool {
+    head.path.starts_with("/nq/")
+}
+
+/// Returns true if a client left a transfer of `duration` before its end: of ndt7 without a close
+/// frame, of HTTP/2 with a load that is not complete.
+fn was_left(framing: &Framing, duration: Span) -> bool {
+    match framing {
+        Framing::Ndt7(endpoint) => endpoint.was_left() && duration < SHORTEST_WHOLE_TEST,
+        Framing::Http2(server) => server.was_given_up(),
+        _ => false,
+    }
 }
 
 /// Returns a name for a result that nobody can guess.
