@@ -100,20 +100,22 @@ fn view_ceilings(
 }
 
 fn verdict_sentence(view: &TransferView, finding: &Finding) -> String {
-    let text = limits::limit_text(finding.verdict);
+    let cause = limits::cause_of(finding.verdict);
     let of_packets = view
         .packets()
-        .and_then(|packets| text.captured_sentence(&packets, finding));
+        .and_then(|packets| (cause.captured_sentence)(&packets, finding));
     match &view.end {
-        SeenEnd::Sender(figures) => of_packets.unwrap_or_else(|| text.sentence(figures, finding)),
-        SeenEnd::Receiver(arrivals) => text.received_sentence(arrivals, finding),
+        SeenEnd::Sender(figures) => {
+            of_packets.unwrap_or_else(|| (cause.sentence)(figures, finding))
+        }
+        SeenEnd::Receiver(arrivals) => (cause.received_sentence)(arrivals, finding),
     }
 }
 
 pub(crate) fn other_end_would_show(view: &TransferView, finding: &Finding) -> Option<&'static str> {
     match view.basis() {
         Basis::Receiver => Some(OTHER_END),
-        Basis::Sender => limits::limit_text(finding.verdict).other_end_would_show(),
+        Basis::Sender => limits::cause_of(finding.verdict).other_end_would_show,
         Basis::BothEnds | Basis::Capture => None,
     }
 }
@@ -162,7 +164,7 @@ fn shown_figures(figures: &SenderView, finding: &Finding) -> Vec<Row> {
     let of_capture = figures.evidence.capture.iter().flat_map(text::capture_rows);
     always
         .into_iter()
-        .chain(limits::limit_text(finding.verdict).shown_rows(figures))
+        .chain((limits::cause_of(finding.verdict).shown_rows)(figures))
         .chain(of_capture)
         .collect()
 }

@@ -8,7 +8,8 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 use crate::advice::ManualRemedy;
 use crate::finding::{Finding, candidate_sets};
-use crate::limits::capacity::{flow_limit, link};
+use crate::limits::Cause;
+use crate::limits::capacity::{cause_of_capacity, flow_limit, link};
 use crate::signals::path::{rtt_is_inflated_over, stated_capacity};
 use crate::signals::{ReceiverView, SenderView, losses, time_ratio};
 use crate::thresholds::{MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
@@ -22,6 +23,44 @@ candidate_sets! {
         "a second transfer after a rest, which has the higher rate again, and the counters of \
          the device (ethtool -S)";
 }
+
+pub(crate) const CAUSE: Cause = Cause {
+    received_sentence: |arrivals, _| {
+        FallenRate::from_arrivals(arrivals).map_or_else(String::new, |fallen| fallen.sentence())
+    },
+    manual_remedies: &[
+        ManualRemedy::new(
+            "larger-allowance",
+            Scope::Path,
+            "The lower rate is what is granted for long: a larger size of the machine or of the \
+         contract has a higher one.",
+        ),
+        ManualRemedy::new(
+            "pace-below-the-lower-rate",
+            Scope::Socket,
+            "Data that need not hurry, paced below the lower rate (--fq-rate, SO_MAX_PACING_RATE), \
+         leaves the allowance to what must, and loses nothing where it ends.",
+        )
+        .at_end(At::Sender),
+        ManualRemedy::new(
+            "read-the-counters-of-the-device",
+            Scope::Host,
+            "Where the device counts what exceeds an allowance, it shows it: ethtool -S DEVICE | \
+         grep allowance_exceeded.",
+        )
+        .at_end(At::Sender),
+    ],
+    ..cause_of_capacity(
+        &["capacity/allowance"],
+        |figures, _| match FallenRate::from_figures(figures, true) {
+            Some(fallen) => fallen.sentence(),
+            None => format!(
+                "The path let more pass at first than {}, and then no more.",
+                figures.rate
+            ),
+        },
+    )
+};
 
 /// Two rates of one transfer, the later one clearly lower, and neither of them short.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -83,7 +122,7 @@ impl FallenRate {
         Some((fallen, grows(&steps.rates[fall..])))
     }
 
-    pub(crate) fn sentence(&self) -> String {
+    fn sentence(&self) -> String {
         let Self {
             at,
             passed,
@@ -98,29 +137,6 @@ impl FallenRate {
     }
 }
 
-/// What helps against an allowance.
-pub(crate) const REMEDIES: &[ManualRemedy] = &[
-    ManualRemedy::new(
-        "larger-allowance",
-        Scope::Path,
-        "The lower rate is what is granted for long: a larger size of the machine or of the \
-         contract has a higher one.",
-    ),
-    ManualRemedy::new(
-        "pace-below-the-lower-rate",
-        Scope::Socket,
-        "Data that need not hurry, paced below the lower rate (--fq-rate, SO_MAX_PACING_RATE), \
-         leaves the allowance to what must, and loses nothing where it ends.",
-    )
-    .at_end(At::Sender),
-    ManualRemedy::new(
-        "read-the-counters-of-the-device",
-        Scope::Host,
-        "Where the device counts what exceeds an allowance, it shows it: ethtool -S DEVICE | \
-         grep allowance_exceeded.",
-    )
-    .at_end(At::Sender),
-];
 /// Higher ÷ lower rate of a transfer from which an allowance was used up; CUBIC keeps 0.7 of its
 /// window after a loss.
 const FALLEN_RATE_FACTOR: f64 = 1.5;

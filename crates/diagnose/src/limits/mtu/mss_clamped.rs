@@ -1,11 +1,45 @@
 //! Segments that are needlessly small.
 
 use fullpipe_model::framing;
-use fullpipe_record::{At, Buffer, CaptureEvidence, Evidence, IpVersion, Limit, MtuVerdict};
+use fullpipe_record::{At, Buffer, CaptureEvidence, Evidence, IpVersion, Limit, MtuVerdict, Scope};
 use fullpipe_units::ByteCount;
 
+use crate::advice::ManualRemedy;
 use crate::finding::Finding;
-use crate::signals::{SeenEnd, SenderView, TransferView, path};
+use crate::limits::Cause;
+use crate::limits::mtu::cause_of_size;
+use crate::signals::{SeenEnd, SenderView, TransferView, path, syn_quotes};
+use crate::text::size_text;
+
+pub(crate) const CAUSE: Cause = Cause {
+    manual_remedies: &[ManualRemedy::new(
+        "larger-segments",
+        Scope::Path,
+        "A device between the ends lowers the largest segment in the handshake: its clamp should be \
+         the MTU of its tunnel less the headers, no lower.",
+    )],
+    ..cause_of_size(
+        &["mtu/mss-clamped"],
+        |figures, _| {
+            format!(
+                "A device {} lowers the size of segments: they carry only {} of data where {} would fit; headers take \
+                 the rest of the path, and {} of data arrives.",
+                syn_quotes::device_place(figures.evidence),
+                size_text(figures.mss),
+                size_text(possible_mss_of_sender(figures)),
+                figures.rate,
+            )
+        },
+        |arrivals, _| {
+            format!(
+                "Segments hold only {}, though this end would take larger ones: their headers take a part of what the \
+                 path carries, of which {} is data.",
+                size_text(arrivals.mss()),
+                arrivals.rate
+            )
+        },
+    )
+};
 
 /// Finds segments so small that their headers take the difference to what the path could carry,
 /// though both devices would let larger ones pass and the program did not ask for it.
@@ -84,7 +118,7 @@ fn possible_mss(
 }
 
 /// Returns the payload of the largest possible segment, as the sending end knows it.
-pub(crate) fn possible_mss_of_sender(figures: &SenderView) -> Option<ByteCount> {
+fn possible_mss_of_sender(figures: &SenderView) -> Option<ByteCount> {
     possible_mss(
         figures.evidence,
         figures.path_mtu(),

@@ -1,0 +1,28 @@
+//! Senders that keep to a pace below what their windows allow.
+
+use crate::finding::Finding;
+use crate::limits::Cause;
+use crate::signals::SenderView;
+
+/// Returns a cause of a pace, with its sentence.
+pub(crate) const fn cause_of_pace(
+    names: &'static [&'static str],
+    sentence: fn(&SenderView, &Finding) -> String,
+) -> Cause {
+    Cause {
+        captured_sentence: |view, _| {
+            Some(format!(
+                "The sender paces its data: trains of {} come evenly, at {}, though the receiver allows {} and nothing \
+                 is lost.",
+                view.capture.train,
+                view.figures.rate,
+                view.window_text()
+            ))
+        },
+        received_sentence: |arrivals, _| {
+            let rate = arrivals.rate;
+            format!("The sender was asked for a maximum pace, and {rate} arrives: it reaches that.")
+        },
+        ..Cause::new(names, sentence)
+    }
+}
