@@ -9,6 +9,7 @@ use crate::finding::{Finding, find_candidates};
 use crate::gates::EvidenceAmount;
 use crate::host_counters::with_host_counters;
 use crate::limits::application_window::credit::ProgramCredit;
+use crate::limits::mtu::mss_clamped;
 use crate::limits::receiver_application::slow_reader;
 use crate::limits::{self, application_window};
 use crate::rules::{OTHER_END, find_limit};
@@ -128,8 +129,10 @@ pub(crate) fn shown_rows(view: &TransferView, finding: &Finding) -> BTreeMap<Str
     };
     let missing = (!finding.missing.is_empty()).then(|| finding.missing.join(", "));
     let quotes = syn_quotes::quoted_options(view.evidence);
+    let small = (finding.limit_kind() != Limit::Mtu).then(|| mss_clamped::size_row(view));
     rows.into_iter()
         .chain(machine::host_rows(view.evidence))
+        .chain(small)
         .chain([("SYN as quoted by routers", quotes), ("missing", missing)])
         .filter_map(|(name, text)| Some((name.to_owned(), text?)))
         .collect()

@@ -219,6 +219,7 @@ pub(crate) const ORDER: &[Rule] = &[
     KernelBehind(host_queue::behind_at_sender),
     KernelBehind(qdisc::find_cause),
     KernelBehind(shared::behind_on_path),
+    Behind(mss_clamped::behind_window),
 ];
 
 /// A rule, by the signals that it needs.

@@ -1,15 +1,19 @@
 //! Segments that are needlessly small.
 
 use fullpipe_model::framing;
-use fullpipe_record::{At, Buffer, CaptureEvidence, Evidence, IpVersion, Limit, MtuVerdict, Scope};
+use fullpipe_record::{
+    At, Buffer, CaptureEvidence, CongestionWindowVerdict, Evidence, IpVersion, Limit, MtuVerdict,
+    Scope,
+};
 use fullpipe_units::ByteCount;
 
 use crate::advice::ManualRemedy;
-use crate::finding::Finding;
+use crate::finding::{Finding, candidate_sets};
 use crate::limits::Cause;
 use crate::limits::mtu::cause_of_size;
-use crate::signals::{SeenEnd, SenderView, TransferView, path, syn_quotes};
+use crate::signals::{Row, SeenEnd, SenderView, TransferView, path, syn_quotes};
 use crate::text::size_text;
+use crate::thresholds::MIN_LIMIT_SHARE;
 
 pub(crate) const CAUSE: Cause = Cause {
     manual_remedies: &[ManualRemedy::new(
@@ -20,10 +24,15 @@ pub(crate) const CAUSE: Cause = Cause {
     )],
     ..cause_of_size(
         &["mtu/mss-clamped"],
-        |figures, _| {
+        |figures, finding| {
+            let effect = if finding.candidates.is_some() {
+                "a congestion window of as many of them holds so much less of the path"
+            } else {
+                "headers take the rest of the path"
+            };
             format!(
-                "A device {} lowers the size of segments: they carry only {} of data where {} would fit; headers take \
-                 the rest of the path, and {} of data arrives.",
+                "A device {} lowers the size of segments: they carry only {} of data where {} would fit; {effect}, and \
+                 {} of data arrives.",
                 syn_quotes::device_place(figures.evidence),
                 size_text(figures.mss),
                 size_text(possible_mss_of_sender(figures)),
@@ -41,6 +50,18 @@ pub(crate) const CAUSE: Cause = Cause {
     )
 };
 
+candidate_sets! {
+    /// Small segments that are lost.
+    SMALL_OR_LOST: [Loss Random, Loss Policer, Loss ShallowQueue],
+        "a transfer with full segments: whether packets are lost as before";
+    /// A window of small segments that grows back.
+    SMALL_OR_RECOVERING: [CongestionWindow Recovering, Loss Random],
+        "a transfer with full segments: whether packets are lost as before";
+    /// Small segments that come evenly, in a capture.
+    SMALL_OR_PACED: [Pacing MaxPacingRate, Pacing Qdisc],
+        "whether the sender's program sets a pace, and a transfer with full segments";
+}
+
 /// Finds segments so small that their headers take the difference to what the path could carry,
 /// though both devices would let larger ones pass and the program did not ask for it.
 pub(crate) fn find_cause(view: &TransferView, found: &Finding) -> Option<Finding> {
@@ -52,33 +73,68 @@ pub(crate) fn find_cause(view: &TransferView, found: &Finding) -> Option<Finding
         Limit::ReceiveWindow => is_automatic && view.sender().is_some(),
         _ => false,
     };
-    let is_small = match &view.end {
-        SeenEnd::Sender(figures) => is_clamped(figures)?,
-        SeenEnd::Receiver(arrivals) => {
-            let possible = possible_mss(
-                view.evidence,
-                arrivals.path_mtu(),
-                arrivals.has_timestamps(),
-            )?;
-            is_needlessly_small(
-                [arrivals.mss()?, possible],
-                view.evidence,
-                arrivals.has_timestamps(),
-            )
+    (may_be && has_small_segments(view)?).then(|| found.as_verdict(MtuVerdict::MssClamped))
+}
+
+/// Finds such segments behind a limit that counts them: a congestion window of as many large ones
+/// would hold more of the path. A short queue takes single ones of many small packets, as chance
+/// does, and BBR's pace looks from behind the device like one that a program set.
+pub(crate) fn behind_window(view: &TransferView, found: &Finding) -> Option<Finding> {
+    let set = match found.limit_kind() {
+        Limit::Loss => &SMALL_OR_LOST,
+        Limit::CongestionWindow if found.is(CongestionWindowVerdict::Recovering) => {
+            &SMALL_OR_RECOVERING
         }
+        Limit::Unknown if found.share.get() >= MIN_LIMIT_SHARE => &SMALL_OR_LOST,
+        Limit::Pacing if view.packets().is_some() => &SMALL_OR_PACED,
+        _ => return None,
     };
-    (may_be && is_small).then(|| found.as_verdict(MtuVerdict::MssClamped))
+    let traced = found.as_verdict(MtuVerdict::MssClamped).one_of(set);
+    has_small_segments(view)?.then_some(traced)
+}
+
+/// Returns the row on such segments beside another limit.
+pub(crate) fn size_row(view: &TransferView) -> Row {
+    let small = segment_sizes(view).filter(|_| has_small_segments(view) == Some(true));
+    let text = small.map(|[got, possible]| format!("{got} in each, where {possible} would fit"));
+    ("data of small segments", text)
+}
+
+/// Returns true if the segments of a transfer are so small; `None` where their size or that of the
+/// largest possible ones is not known.
+fn has_small_segments(view: &TransferView) -> Option<bool> {
+    match &view.end {
+        SeenEnd::Sender(figures) => is_clamped(figures),
+        SeenEnd::Receiver(arrivals) => {
+            let timestamps = arrivals.has_timestamps();
+            Some(is_needlessly_small(
+                segment_sizes(view)?,
+                view.evidence,
+                timestamps,
+            ))
+        }
+    }
+}
+
+/// Returns the payload of a segment and that of the largest possible one.
+fn segment_sizes(view: &TransferView) -> Option<[ByteCount; 2]> {
+    let possible = match &view.end {
+        SeenEnd::Sender(figures) => possible_mss_of_sender(figures)?,
+        SeenEnd::Receiver(arrivals) => possible_mss(
+            view.evidence,
+            arrivals.path_mtu(),
+            arrivals.has_timestamps(),
+        )?,
+    };
+    Some([view.mss()?, possible])
 }
 
 /// Returns true if the segments of a sender are so small; `None` where their size or that of the
 /// largest possible ones is not known.
 pub(crate) fn is_clamped(figures: &SenderView) -> Option<bool> {
     let sizes = [figures.mss?, possible_mss_of_sender(figures)?];
-    Some(is_needlessly_small(
-        sizes,
-        figures.evidence,
-        figures.has_timestamps(),
-    ))
+    let timestamps = figures.has_timestamps();
+    Some(is_needlessly_small(sizes, figures.evidence, timestamps))
 }
 
 /// Share of the efficiency of full segments below which small segments are the limit.
