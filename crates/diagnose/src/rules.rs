@@ -176,16 +176,11 @@ fn of_hosts(figures: &SenderView) -> Option<Finding> {
     }
     let behind = link::queue_behind_window(figures)
         .or_else(|| policer::policed_behind_window(figures, found.share));
-    match behind {
-        Some(behind) => Some(behind),
-        None => {
-            let amount = EvidenceAmount::from_sender(figures);
-            first_possible(&amount, std::iter::once(found), |found| {
-                held_against(figures, found)
-            })
-            .ok()
-        }
-    }
+    let amount = EvidenceAmount::from_sender(figures);
+    behind.or_else(|| {
+        let found = std::iter::once(found);
+        first_possible(&amount, found, |found| held_against(figures, found)).ok()
+    })
 }
 
 /// Returns the limit that held the congestion window or the pace, if one of them held data back for

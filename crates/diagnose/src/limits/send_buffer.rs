@@ -22,7 +22,7 @@ candidate_sets! {
 }
 
 pub(crate) const CAUSES: Cause = Cause {
-    captured_sentence,
+    captured_sentence: |view, finding| Some(captured_sentence(view, finding)),
     received_sentence: |arrivals, _| {
         let (rate, rtt) = (arrivals.rate, arrivals.rtt);
         format!(
@@ -72,14 +72,14 @@ pub(crate) const CAUSES: Cause = Cause {
 
 const SO_SNDBUF: LegalVerdict = LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf);
 
-fn captured_sentence(view: &CaptureView, finding: &Finding) -> Option<String> {
+fn captured_sentence(view: &CaptureView, finding: &Finding) -> String {
     let (in_flight, window, rate) = (view.flight_text(), view.window_text(), view.rate_text());
     let waits_in_host = finding.candidates == Some(&WAITS_IN_HOST);
     if view.is_at_sender() && !waits_in_host {
-        return Some(format!(
+        return format!(
             "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
              acknowledgements come, though the receiver allows {window} and nothing is lost; {rate}."
-        ));
+        );
     }
     let alike = if waits_in_host {
         "Data waits there all the time: for its buffer, for a pace of its device, or for room in the queue of that."
@@ -88,10 +88,10 @@ fn captured_sentence(view: &CaptureView, finding: &Finding) -> Option<String> {
     } else {
         "Its buffer, its program and a pace of its device look alike from here."
     };
-    Some(format!(
+    format!(
         "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows {window} \
          and nothing is lost; {rate}. {alike}"
-    ))
+    )
 }
 
 /// Returns the send buffer, if it was the limit for most of the time.

@@ -15,7 +15,7 @@ pub(crate) const fn cause_of_window(
 ) -> Cause {
     Cause {
         shown_rows: text::of_path,
-        setting_remedies: |advice| vec![longer_transfer(advice), advice.bbr_remedy()],
+        setting_remedies: |advice| vec![Some(longer_transfer(advice)), advice.bbr_remedy()],
         ..Cause::new(names, sentence)
     }
 }
@@ -25,7 +25,7 @@ pub(crate) fn window_text(figures: &SenderView) -> String {
     text::size_text(figures.mean_size(|snapshot| snapshot.cwnd))
 }
 
-pub(crate) fn longer_transfer(advice: &RemedyAdvice) -> Option<Remedy> {
+pub(crate) fn longer_transfer(advice: &RemedyAdvice) -> Remedy {
     let ramp = advice
         .outlook
         .as_ref()
@@ -39,5 +39,5 @@ pub(crate) fn longer_transfer(advice: &RemedyAdvice) -> Option<Remedy> {
         None => "The longer a transfer, the less of its time is spent on speeding up.".to_owned(),
     };
     let (scope, at) = (Scope::Application, At::Sender);
-    Some(advice.build_remedy("longer-transfer", scope, at, Vec::new(), why))
+    advice.build_remedy("longer-transfer", scope, at, Vec::new(), why)
 }

@@ -52,7 +52,7 @@ pub(crate) const RECOVERING: Cause = Cause {
     setting_remedies: |advice| {
         // A short queue may have taken the packets: a pace overflows none.
         let pace = pace_below_the_bottleneck(advice);
-        vec![longer_transfer(advice), advice.bbr_remedy(), pace]
+        vec![Some(longer_transfer(advice)), advice.bbr_remedy(), pace]
     },
     ..cause_of_window(&["congestion-window/recovering"], |figures, _| {
         format!(

@@ -23,7 +23,7 @@ pub(crate) const CAUSE: Cause = Cause {
             arrivals.rtt.unwrap_or_default()
         )
     },
-    setting_remedies: |advice| vec![longer_transfer(advice)],
+    setting_remedies: |advice| vec![Some(longer_transfer(advice))],
     ..cause_of_window(&["congestion-window/ramp-up"], |figures, _| {
         format!(
             "The transfer was still speeding up when it ended: a sender starts slowly and doubles each round trip \

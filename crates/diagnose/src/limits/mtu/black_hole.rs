@@ -23,7 +23,7 @@ pub(crate) const CAUSE: Cause = Cause {
         let reason = "packets too large to pass (full ones passed)";
         amount.full_segment_passed.then_some(reason)
     },
-    setting_remedies: |advice| vec![probe_the_mtu(advice)],
+    setting_remedies: |advice| vec![Some(probe_the_mtu(advice))],
     manual_remedies: &[
         ManualRemedy::new(
             "let-too-big-pass",
@@ -148,7 +148,7 @@ fn timeout_count(sample: &Sample) -> u64 {
 }
 
 /// Lets the sender find a size of packets that arrives.
-fn probe_the_mtu(advice: &RemedyAdvice) -> Option<Remedy> {
+fn probe_the_mtu(advice: &RemedyAdvice) -> Remedy {
     let changes = vec![Change::Sysctl {
         name: "net.ipv4.tcp_mtu_probing".to_owned(),
         value: "1".to_owned(),
@@ -166,10 +166,10 @@ fn probe_the_mtu(advice: &RemedyAdvice) -> Option<Remedy> {
         changes,
         why.to_owned(),
     );
-    Some(Remedy {
+    Remedy {
         predicted,
         ..remedy
-    })
+    }
 }
 
 /// Finds a connection over which hardly any data comes: it is open, or its sender sent much
