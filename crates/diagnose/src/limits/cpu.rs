@@ -7,7 +7,7 @@ use fullpipe_units::{Ratio, Span};
 
 use crate::advice::ManualRemedy;
 use crate::finding::Finding;
-use crate::limits::Cause;
+use crate::limits::{Cause, CauseNames, SenderSentence};
 use crate::signals::path::stated_capacity;
 use crate::signals::{ReceiverView, SenderView};
 use crate::thresholds::{FULL_PIPE_SHARE, MIN_LIMIT_SHARE};
@@ -48,10 +48,7 @@ pub(crate) const STOLEN: Cause = Cause {
     })
 };
 
-const fn cause_of_processor(
-    names: &'static [&'static str],
-    sentence: fn(&SenderView, &Finding) -> String,
-) -> Cause {
+const fn cause_of_processor(names: CauseNames, sentence: SenderSentence) -> Cause {
     Cause {
         received_sentence: |arrivals, finding| {
             format!(

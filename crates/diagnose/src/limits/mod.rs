@@ -250,16 +250,24 @@ pub(crate) enum Rule {
     KernelBehind(fn(&SenderView, &Finding) -> Option<Finding>),
 }
 
+/// Names of causes in the table of verdicts.
+pub(crate) type CauseNames = &'static [&'static str];
+/// Says a limit in one plain sentence with the figures that matter, for readers who are new to TCP,
+/// by what the sending end shows.
+pub(crate) type SenderSentence = fn(&SenderView, &Finding) -> String;
+/// Says it by what the receiving end alone shows.
+pub(crate) type ReceiverSentence = fn(&ReceiverView, &Finding) -> String;
+
 /// A cause: what is said of it in each view, what rules it out, and what helps against it.
 pub(crate) struct Cause {
     /// Its name in the table of verdicts, whichever end it is at; those of causes told alike.
-    names: &'static [&'static str],
-    /// One plain sentence with the figures that matter, for readers who are new to TCP.
-    pub(crate) sentence: fn(&SenderView, &Finding) -> String,
+    names: CauseNames,
+    /// The sentence on it.
+    pub(crate) sentence: SenderSentence,
     /// The sentence on a capture, where that shows the cause by other figures than the hosts do.
     pub(crate) captured_sentence: fn(&CaptureView, &Finding) -> Option<String>,
     /// The sentence on a transfer of which the receiving end alone was seen.
-    pub(crate) received_sentence: fn(&ReceiverView, &Finding) -> String,
+    pub(crate) received_sentence: ReceiverSentence,
     /// The figures that decided.
     pub(crate) shown_rows: fn(&SenderView) -> Vec<Row>,
     /// What samples of the receiving end would add to a verdict from the sending end alone.
@@ -278,10 +286,7 @@ pub(crate) struct Cause {
 
 impl Cause {
     /// Returns a cause that the receiving end alone does not show.
-    pub(crate) const fn new(
-        names: &'static [&'static str],
-        sentence: fn(&SenderView, &Finding) -> String,
-    ) -> Self {
+    pub(crate) const fn new(names: CauseNames, sentence: SenderSentence) -> Self {
         Self {
             names,
             sentence,

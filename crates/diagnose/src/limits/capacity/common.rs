@@ -3,15 +3,12 @@
 use fullpipe_record::Limit;
 
 use crate::finding::Finding;
-use crate::limits::Cause;
-use crate::signals::{ReceiverView, SenderView};
+use crate::limits::{Cause, CauseNames, SenderSentence};
+use crate::signals::ReceiverView;
 use crate::text;
 
 /// Returns a cause of a full bottleneck, with its sentence.
-pub(crate) const fn cause_of_capacity(
-    names: &'static [&'static str],
-    sentence: fn(&SenderView, &Finding) -> String,
-) -> Cause {
+pub(crate) const fn cause_of_capacity(names: CauseNames, sentence: SenderSentence) -> Cause {
     Cause {
         received_sentence,
         shown_rows: text::of_path,

@@ -3,16 +3,12 @@
 use fullpipe_record::{At, Remedy, Scope};
 
 use crate::advice::RemedyAdvice;
-use crate::finding::Finding;
-use crate::limits::Cause;
+use crate::limits::{Cause, CauseNames, SenderSentence};
 use crate::signals::SenderView;
 use crate::text;
 
 /// Returns a cause of a small congestion window, with its sentence.
-pub(crate) const fn cause_of_window(
-    names: &'static [&'static str],
-    sentence: fn(&SenderView, &Finding) -> String,
-) -> Cause {
+pub(crate) const fn cause_of_window(names: CauseNames, sentence: SenderSentence) -> Cause {
     Cause {
         shown_rows: text::of_path,
         setting_remedies: |advice| vec![Some(longer_transfer(advice)), advice.bbr_remedy()],

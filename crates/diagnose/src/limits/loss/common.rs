@@ -7,11 +7,11 @@ use fullpipe_units::{BitRate, ByteCount, Ratio};
 
 use crate::advice::RemedyAdvice;
 use crate::finding::Finding;
-use crate::limits::Cause;
 use crate::limits::congestion_window::growth::AFTER_A_BURST;
 use crate::limits::loss::policer::{self, POLICER_OR_QUEUE};
+use crate::limits::{Cause, CauseNames, ReceiverSentence, SenderSentence};
 use crate::signals::path::time_on_the_line;
-use crate::signals::{ReceiverView, RetransmittedSegments, SenderView, losses};
+use crate::signals::{RetransmittedSegments, SenderView, losses};
 use crate::text::{self, time_text};
 use crate::thresholds::{EXPLAINED_BY_LOSS_FACTOR, MIN_RECOVERIES};
 
@@ -139,9 +139,9 @@ pub(crate) fn loss_window(figures: &SenderView, loss: Ratio) -> Option<ByteCount
 
 /// Returns a cause of loss, with what is said of it from the sending end and from the receiving one.
 pub(crate) const fn cause_of_losses(
-    names: &'static [&'static str],
-    sentence: fn(&SenderView, &Finding) -> String,
-    received_sentence: fn(&ReceiverView, &Finding) -> String,
+    names: CauseNames,
+    sentence: SenderSentence,
+    received_sentence: ReceiverSentence,
 ) -> Cause {
     Cause {
         received_sentence,

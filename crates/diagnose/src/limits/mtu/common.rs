@@ -1,14 +1,12 @@
 //! Packets of the wrong size: too large for a link on the way, or needlessly small.
 
-use crate::finding::Finding;
-use crate::limits::Cause;
-use crate::signals::{ReceiverView, SenderView};
+use crate::limits::{Cause, CauseNames, ReceiverSentence, SenderSentence};
 
 /// Returns a cause of packets of the wrong size, with its sentence from either end.
 pub(crate) const fn cause_of_size(
-    names: &'static [&'static str],
-    sentence: fn(&SenderView, &Finding) -> String,
-    received_sentence: fn(&ReceiverView, &Finding) -> String,
+    names: CauseNames,
+    sentence: SenderSentence,
+    received_sentence: ReceiverSentence,
 ) -> Cause {
     Cause {
         received_sentence,

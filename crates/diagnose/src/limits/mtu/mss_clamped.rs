@@ -30,12 +30,11 @@ pub(crate) const CAUSE: Cause = Cause {
             } else {
                 "headers take the rest of the path"
             };
+            let [mss, possible] = small_segments_of_sender(figures).unwrap_or_default();
             format!(
-                "A device {} lowers the size of segments: they carry only {} of data where {} would fit; {effect}, and \
-                 {} of data arrives.",
+                "A device {} lowers the size of segments: they carry only {mss} of data where {possible} would fit; \
+                 {effect}, and {} of data arrives.",
                 syn_quotes::device_place(figures.evidence),
-                size_text(figures.mss),
-                size_text(possible_mss_of_sender(figures)),
                 figures.rate,
             )
         },
@@ -73,7 +72,7 @@ pub(crate) fn find_cause(view: &TransferView, found: &Finding) -> Option<Finding
         Limit::ReceiveWindow => is_automatic && view.sender().is_some(),
         _ => false,
     };
-    (may_be && has_small_segments(view)?).then(|| found.as_verdict(MtuVerdict::MssClamped))
+    (may_be && small_segments(view).is_some()).then(|| found.as_verdict(MtuVerdict::MssClamped))
 }
 
 /// Finds such segments behind a limit that counts them: a congestion window of as many large ones
@@ -89,67 +88,48 @@ pub(crate) fn behind_window(view: &TransferView, found: &Finding) -> Option<Find
         Limit::Pacing if view.packets().is_some() => &SMALL_OR_PACED,
         _ => return None,
     };
-    let traced = found.as_verdict(MtuVerdict::MssClamped).one_of(set);
-    has_small_segments(view)?.then_some(traced)
+    small_segments(view)?;
+    Some(found.as_verdict(MtuVerdict::MssClamped).one_of(set))
 }
 
 /// Returns the row on such segments beside another limit.
 pub(crate) fn size_row(view: &TransferView) -> Row {
-    let small = segment_sizes(view).filter(|_| has_small_segments(view) == Some(true));
-    let text = small.map(|[got, possible]| format!("{got} in each, where {possible} would fit"));
+    let text = small_segments(view)
+        .map(|[got, possible]| format!("{got} in each, where {possible} would fit"));
     ("data of small segments", text)
 }
 
-/// Returns true if the segments of a transfer are so small; `None` where their size or that of the
-/// largest possible ones is not known.
-fn has_small_segments(view: &TransferView) -> Option<bool> {
+/// Returns the payload of segments that carry clearly less of a full path as data than the largest
+/// possible ones would, though no program asked for it, and that of those; `None` of others.
+fn small_segments(view: &TransferView) -> Option<[ByteCount; 2]> {
     match &view.end {
-        SeenEnd::Sender(figures) => is_clamped(figures),
+        SeenEnd::Sender(figures) => small_segments_of_sender(figures),
         SeenEnd::Receiver(arrivals) => {
-            let timestamps = arrivals.has_timestamps();
-            Some(is_needlessly_small(
-                segment_sizes(view)?,
-                view.evidence,
-                timestamps,
-            ))
+            let (mss, path_mtu) = (arrivals.mss()?, arrivals.path_mtu());
+            clearly_smaller(mss, path_mtu, view.evidence, arrivals.has_timestamps())
         }
     }
 }
 
-/// Returns the payload of a segment and that of the largest possible one.
-fn segment_sizes(view: &TransferView) -> Option<[ByteCount; 2]> {
-    let possible = match &view.end {
-        SeenEnd::Sender(figures) => possible_mss_of_sender(figures)?,
-        SeenEnd::Receiver(arrivals) => possible_mss(
-            view.evidence,
-            arrivals.path_mtu(),
-            arrivals.has_timestamps(),
-        )?,
-    };
-    Some([view.mss()?, possible])
-}
-
-/// Returns true if the segments of a sender are so small; `None` where their size or that of the
-/// largest possible ones is not known.
-pub(crate) fn is_clamped(figures: &SenderView) -> Option<bool> {
-    let sizes = [figures.mss?, possible_mss_of_sender(figures)?];
-    let timestamps = figures.has_timestamps();
-    Some(is_needlessly_small(sizes, figures.evidence, timestamps))
+/// Returns those of a sender.
+pub(crate) fn small_segments_of_sender(figures: &SenderView) -> Option<[ByteCount; 2]> {
+    let (mss, path_mtu) = (figures.mss?, figures.path_mtu());
+    clearly_smaller(mss, path_mtu, figures.evidence, figures.has_timestamps())
 }
 
 /// Share of the efficiency of full segments below which small segments are the limit.
 const MSS_EFFICIENCY_SHARE: f64 = 0.9;
 
-/// Returns true if segments carry clearly less of a full path as data than the largest possible
-/// ones would, and no program asked for it.
-fn is_needlessly_small(
-    got_and_possible: [ByteCount; 2],
+fn clearly_smaller(
+    mss: ByteCount,
+    path_mtu: Option<ByteCount>,
     evidence: &Evidence,
     timestamps: bool,
-) -> bool {
-    let [got, possible] =
-        got_and_possible.map(|mss| path::payload_share(evidence, mss, timestamps).get());
-    evidence.request.mss.is_none() && got < possible * MSS_EFFICIENCY_SHARE
+) -> Option<[ByteCount; 2]> {
+    let sizes = [mss, possible_mss(evidence, path_mtu, timestamps)?];
+    let [got, possible] = sizes.map(|mss| path::payload_share(evidence, mss, timestamps).get());
+    let is_small = evidence.request.mss.is_none() && got < possible * MSS_EFFICIENCY_SHARE;
+    is_small.then_some(sizes)
 }
 
 /// Returns the payload of the largest segment that both devices, as far as they are known, and the
@@ -171,15 +151,6 @@ fn possible_mss(
     let devices = devices.into_iter().flatten().map(|device| device.mtu);
     let known = devices.chain(path_mtu).filter(|mtu| *mtu > ByteCount::ZERO);
     Some(known.min()?.saturating_sub(headers))
-}
-
-/// Returns the payload of the largest possible segment, as the sending end knows it.
-fn possible_mss_of_sender(figures: &SenderView) -> Option<ByteCount> {
-    possible_mss(
-        figures.evidence,
-        figures.path_mtu(),
-        figures.has_timestamps(),
-    )
 }
 
 /// Returns the payload, with the options of TCP, of the largest segment that a host offers in a

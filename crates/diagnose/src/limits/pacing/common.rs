@@ -1,14 +1,9 @@
 //! Senders that keep to a pace below what their windows allow.
 
-use crate::finding::Finding;
-use crate::limits::Cause;
-use crate::signals::SenderView;
+use crate::limits::{Cause, CauseNames, SenderSentence};
 
 /// Returns a cause of a pace, with its sentence.
-pub(crate) const fn cause_of_pace(
-    names: &'static [&'static str],
-    sentence: fn(&SenderView, &Finding) -> String,
-) -> Cause {
+pub(crate) const fn cause_of_pace(names: CauseNames, sentence: SenderSentence) -> Cause {
     Cause {
         captured_sentence: |view, _| {
             Some(format!(

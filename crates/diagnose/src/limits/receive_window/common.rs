@@ -8,11 +8,11 @@ use fullpipe_record::{
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::finding::{Finding, candidate_sets};
-use crate::limits::Cause;
 use crate::limits::capacity::link;
 use crate::limits::receive_window::host;
 use crate::limits::receiver_application::slow_reader::{self, usual_and_most};
 use crate::limits::sender_application::idle::PAUSES_OR_WINDOW;
+use crate::limits::{Cause, CauseNames, ReceiverSentence, SenderSentence};
 use crate::signals::path::exceeds_the_pipe;
 use crate::signals::{
     CaptureView, ReceiverView, Row, SenderStream, SenderView, share_of_votes, size_ratio,
@@ -143,9 +143,9 @@ pub(crate) fn window_rows(figures: &SenderView) -> Vec<Row> {
 
 /// Returns a cause of a small window, with its sentence from either end.
 pub(crate) const fn cause_of_window(
-    names: &'static [&'static str],
-    sentence: fn(&SenderView, &Finding) -> String,
-    received_sentence: fn(&ReceiverView, &Finding) -> String,
+    names: CauseNames,
+    sentence: SenderSentence,
+    received_sentence: ReceiverSentence,
 ) -> Cause {
     Cause {
         received_sentence,

@@ -444,8 +444,7 @@ pub(crate) fn lowered_window(view: &CaptureView) -> Option<Finding> {
         && !view.is_answered_in_each_round_trip();
     let (cause, set) = if view.capture.clocked.is_some() && view.cuts_packets()? {
         (ReceiveWindowVerdict::WindowClamped, &LOWERED_OR_RESCALED)
-    } else if view.fills_misread_window()
-        || (view.was_fuller() && view.follows_acknowledgements() && !view.has_flight_swings())
+    } else if view.fills_misread_window() || (view.was_fuller() && view.follows_acknowledgements())
     {
         // The window of the handshake has no scale: what is sent into it no edit of the scale
         // makes smaller.

@@ -1,15 +1,10 @@
 //! A sending program that is slow, by itself, by request or for the file that it reads.
 
-use crate::finding::Finding;
-use crate::limits::Cause;
-use crate::signals::SenderView;
+use crate::limits::{Cause, CauseNames, SenderSentence};
 use crate::text;
 
 /// Returns a cause of a slow sending program, with its sentence.
-pub(crate) const fn cause_of_writer(
-    names: &'static [&'static str],
-    sentence: fn(&SenderView, &Finding) -> String,
-) -> Cause {
+pub(crate) const fn cause_of_writer(names: CauseNames, sentence: SenderSentence) -> Cause {
     Cause {
         shown_rows: |figures| {
             vec![

@@ -135,7 +135,7 @@ pub(crate) fn caught_up(view: &CaptureView) -> Option<Finding> {
         && !view.is_at_sender()
         && lost.get() < MIN_LOSS_OF_PROBES
         && !policer::loses_in_many_round_trips(view)
-        && mss_clamped::is_clamped(view.figures) != Some(true);
+        && mss_clamped::small_segments_of_sender(view.figures).is_none();
     found.then(|| Finding::new(SenderApplicationVerdict::RateLimited, even.share))
 }
 
