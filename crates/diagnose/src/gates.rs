@@ -1,12 +1,7 @@
-//! The gates that every verdict has to pass: how much evidence there is, and what it rules out.
+//! How much evidence there is, and what it rules out.
 
-use std::collections::BTreeMap;
-
-use fullpipe_record::{At, LegalVerdict, Limit, MtuVerdict};
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
-use crate::finding::Finding;
-use crate::runner_up;
 use crate::signals::{ReceiverView, SeenEnd, SenderView, TransferView};
 
 /// Amount of the evidence, and what it rules out.
@@ -29,10 +24,6 @@ const MAX_CEILING_FACTOR: f64 = 10.0;
 /// Share of the rate below which the ceiling of a window shows that it held nothing back:
 /// round-trip times vary.
 const MIN_CEILING_SHARE: f64 = 0.67;
-/// Segments with data from which a transfer shows how fast it could have been; fewer fit into one
-/// flight.
-const MIN_DATA_SEGMENTS: u64 = 5;
-
 impl EvidenceAmount {
     pub(crate) fn from_view(view: &TransferView) -> Self {
         match &view.end {
@@ -87,64 +78,16 @@ impl EvidenceAmount {
         }
     }
 
-    /// Returns why `found` cannot be the limit, whose ceiling is `ceiling` where it has one; `None`
-    /// where nothing speaks against it.
-    fn contradiction(&self, found: &Finding, ceiling: Option<BitRate>) -> Option<&'static str> {
-        // What a device changes may be seen before it does.
-        let is_of_a_size = runner_up::is_of_a_rule(found.limit_kind())
-            && found.verdict.limit_place() != At::Middlebox;
-        let ceiling = ceiling.filter(|_| is_of_a_size);
-        let is_black_hole = found.verdict == LegalVerdict::from(MtuVerdict::BlackHole);
-        match () {
-            () if is_black_hole && self.full_segment_passed => {
-                Some("packets too large to pass (full ones passed)")
-            }
-            () if ceiling
-                .is_some_and(|most| most.scale_by(1.0 / MIN_CEILING_SHARE) < self.rate) =>
-            {
-                Some("a window that allows as much as was carried")
-            }
-            () if ceiling.is_some_and(|most| most > self.rate.scale_by(MAX_CEILING_FACTOR)) => {
-                Some("what held a transfer that its windows would have let be ten times as fast")
-            }
-            () if self.is_too_little(found) => Some("more packets (so few show no limit)"),
-            () => None,
+    /// Returns why a window or a buffer with this ceiling cannot be the limit.
+    pub(crate) fn contradicted_by_ceiling(&self, ceiling: Option<BitRate>) -> Option<&'static str> {
+        let ceiling = ceiling?;
+        if ceiling.scale_by(1.0 / MIN_CEILING_SHARE) < self.rate {
+            Some("a window that allows as much as was carried")
+        } else if ceiling > self.rate.scale_by(MAX_CEILING_FACTOR) {
+            Some("what held a transfer that its windows would have let be ten times as fast")
+        } else {
+            None
         }
-    }
-
-    /// Returns the first of some findings that nothing speaks against, or else what spoke against
-    /// the first; each with the ceilings of its limits.
-    pub(crate) fn first_possible(
-        &self,
-        found: impl Iterator<Item = Finding>,
-        ceilings: impl Fn(&Finding) -> BTreeMap<Limit, BitRate>,
-    ) -> Result<Finding, Option<&'static str>> {
-        let mut lacking = None;
-        for one in found {
-            let ceiling = ceilings(&one).get(&one.limit_kind()).copied();
-            match self.contradiction(&one, ceiling) {
-                None => return Ok(one),
-                Some(reason) => lacking = lacking.or(Some(reason)),
-            }
-        }
-        Err(lacking)
-    }
-
-    /// Returns true if there are too few packets to show how fast the transfer could have been.
-    fn is_too_little(&self, found: &Finding) -> bool {
-        // Silence and what makes it show in few packets.
-        let shows_in_few = matches!(
-            found.limit_kind(),
-            Limit::Mtu
-                | Limit::ReceiverApplication
-                | Limit::ReceiveWindow
-                | Limit::SenderApplication
-                | Limit::Unknown
-        );
-        !shows_in_few
-            && self
-                .data_segments
-                .is_some_and(|all| all < MIN_DATA_SEGMENTS)
     }
 }
 

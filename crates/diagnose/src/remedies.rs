@@ -24,13 +24,15 @@ pub fn find_remedies(evidence: &Evidence, verdict: &Verdict) -> Vec<Remedy> {
         return Vec::new();
     };
     let figures = SenderView::from_evidence(evidence);
-    let text = limits::limit_text(legal);
+    let cause = limits::cause_of(legal);
     let advice = RemedyAdvice::new(&figures, legal, verdict);
-    let mut remedies = text.setting_remedies(&advice);
-    remedies.retain(|remedy| advice.is_worthwhile(remedy));
+    let settings = (cause.setting_remedies)(&advice).into_iter().flatten();
+    let mut remedies: Vec<Remedy> = settings
+        .filter(|remedy| advice.is_worthwhile(remedy))
+        .collect();
     // A remedy that a setting carries out needs no person.
-    let manual: Vec<Remedy> = text
-        .manual_remedies(evidence)
+    let manual: Vec<Remedy> = cause
+        .manual_remedies
         .iter()
         .map(|manual| advice.by_a_person(manual))
         .filter(|manual| remedies.iter().all(|other| other.id != manual.id))

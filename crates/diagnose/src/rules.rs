@@ -1,5 +1,7 @@
-//! The order in which the limits are asked. A rule is in the module of the limit that it finds, and
-//! is tried in each view that has the signals which it needs.
+//! How the rules are asked: those of a view in their order, and then what lies behind the limit
+//! that was found.
+
+use std::collections::BTreeMap;
 
 use fullpipe_record::{
     At, CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
@@ -10,142 +12,45 @@ use crate::ceilings::{ceilings_against, held_against};
 use crate::finding::{Finding, candidate_sets};
 use crate::gates::EvidenceAmount;
 use crate::limits::capacity::link::{self, LOSS_OR_QUEUE};
-use crate::limits::capacity::{allowance, half_duplex, host_queue, shared};
-use crate::limits::congestion_window::{growth, ramp_up, reordering};
-use crate::limits::loss::{self, out_of_order, policer, receiver_host};
+use crate::limits::capacity::{allowance, shared};
+use crate::limits::loss::policer;
 use crate::limits::mtu::{black_hole, mss_clamped};
-use crate::limits::pacing::{congestion_control, max_pacing_rate, qdisc};
-use crate::limits::receive_window::{self, device, memory_pressure};
-use crate::limits::receiver_application::{self, slow_reader};
-use crate::limits::sender_application::{self, idle, rate_limited};
-use crate::limits::{cpu, send_buffer, sender_itself};
+use crate::limits::receive_window;
+use crate::limits::receiver_application::slow_reader;
+use crate::limits::sender_application::{idle, rate_limited};
+use crate::limits::{ORDER, Rule, cause_of};
 use crate::signals::path::UNSEEN;
-use crate::signals::{
-    CaptureView, JudgedSample, ReceiverView, SenderView, TransferView, share_of_votes,
-};
+use crate::signals::{CaptureView, JudgedSample, SenderView, TransferView, share_of_votes};
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};
 
-use Rule::{Any, Kernel, Packets, Receiver, Sender};
-
-/// A rule, by the signals that it needs.
-enum Rule {
-    /// Samples of either end.
-    Any(fn(&TransferView) -> Option<Finding>),
-    /// Samples of the sending end, of its kernel or of a capture.
-    Sender(fn(&SenderView) -> Option<Finding>),
-    /// The windows and the buffer of the sender's kernel.
-    Kernel(fn(&SenderView) -> Option<Finding>),
-    /// Packets of a capture.
-    Packets(fn(&CaptureView) -> Option<Finding>),
-    /// Samples of the receiving end alone.
-    Receiver(fn(&ReceiverView) -> Option<Finding>),
-}
-
 impl Rule {
-    pub(crate) fn find(&self, view: &TransferView) -> Option<Finding> {
+    fn find(&self, view: &TransferView) -> Option<Finding> {
         match self {
             Self::Any(rule) => rule(view),
             Self::Sender(rule) => rule(view.sender()?),
-            Self::Kernel(rule) => rule(view.kernel()?),
             Self::Packets(rule) => rule(&view.packets()?),
             Self::Receiver(rule) => rule(view.receiver()?),
+            Self::CapturedPath => find_captured_path_limit(&view.packets()?),
+            Self::BusyOrIdle => busy_or_idle(view.kernel()?),
+            _ => None,
+        }
+    }
+
+    fn find_host(&self, figures: &SenderView) -> Option<Finding> {
+        match self {
+            Self::Host(rule) => rule(figures),
+            _ => None,
+        }
+    }
+
+    fn find_behind(&self, view: &TransferView, found: &Finding) -> Option<Finding> {
+        match self {
+            Self::Behind(rule) => rule(view, found),
+            Self::KernelBehind(rule) => rule(view.kernel()?, found),
+            _ => None,
         }
     }
 }
-
-/// The rules of all views. The limit is the first that nothing speaks against.
-const ORDER: &[Rule] = &[
-    Packets(device::unscaled_at_sender),
-    Packets(black_hole::hardly_anything),
-    Sender(black_hole::without_progress),
-    Receiver(black_hole::nothing_arrives),
-    Any(link::full_as_stated),
-    Any(ramp_up::ended_early),
-    Receiver(rate_limited::arrives_as_asked),
-    Receiver(max_pacing_rate::arrives_as_paced),
-    Packets(slow_reader::swinging_window),
-    Packets(receive_window::below_a_segment),
-    Packets(device::closed_on_the_way),
-    Receiver(device::too_small_a_window_for_the_sender),
-    Packets(slow_reader::full_window_of_reader),
-    Receiver(slow_reader::unread_data_stays),
-    Packets(ramp_up::still_growing),
-    Packets(receive_window::find_captured_window),
-    Receiver(receive_window::own_window_in_use),
-    Receiver(cpu::own_processor),
-    Receiver(out_of_order::waits_for_timeouts),
-    Packets(slow_reader::fallen_window),
-    Packets(black_hole::little_and_no_answer),
-    Packets(idle::find_idle_sender),
-    Receiver(idle::silent_beyond_windows),
-    Packets(rate_limited::settled_below),
-    Packets(policer::policed_at_first),
-    Packets(rate_limited::caught_up),
-    Packets(device::lowered_window),
-    Packets(link::full_at_first),
-    Packets(max_pacing_rate::paces_itself),
-    Packets(host_queue::drops_before_capture),
-    Packets(sender_itself::keeps_buffer_full),
-    Packets(slow_reader::late_receiver),
-    Packets(find_captured_path_limit),
-    Receiver(shared::lengthened_path),
-    Receiver(link::queue_on_the_path),
-    Receiver(out_of_order::out_of_order),
-    Receiver(rate_limited::arrives_nearly_as_asked),
-    Packets(idle::idle_at_times),
-    Packets(growth::find_window_growth),
-    Receiver(growth::growing_window),
-    Receiver(idle::silent_sender),
-    Kernel(busy_or_idle),
-    Packets(sender_itself::sends_by_itself),
-    Receiver(sender_itself::sender_itself),
-];
-/// Limits that a host sets, or its program. They are also those of a second, which is too short to
-/// show the limit of the path.
-const OF_HOSTS: [fn(&SenderView) -> Option<Finding>; 5] = [
-    rate_limited::as_asked,
-    receive_window::find_receive_window,
-    max_pacing_rate::by_program,
-    send_buffer::find_send_buffer,
-    idle::find_program,
-];
-
-/// A limit that held the congestion window or the pace for a share of the time.
-type PathRule = fn(&SenderView, Ratio) -> Option<Finding>;
-
-/// Limits of the path, each with whether only the sender's kernel shows it.
-const OF_PATH: [(bool, PathRule); 8] = [
-    (false, policer::without_queue),
-    (true, slow_reader::behind_late_acknowledgements),
-    (false, link::full_bottleneck),
-    (false, reordering::held_without_loss),
-    (false, loss::find_loss),
-    (true, congestion_control::below_window),
-    (true, qdisc::held_in_host),
-    (true, growth::find_growth_after_loss),
-];
-
-/// A cause behind a limit that TCP shows.
-enum CauseRule {
-    Any(fn(&TransferView, &Finding) -> Option<Finding>),
-    Kernel(fn(&SenderView, &Finding) -> Option<Finding>),
-}
-
-/// Causes that the rest of the evidence shows: a processor, a file, a device that changes packets,
-/// the host's own queue.
-const CAUSES: [CauseRule; 11] = [
-    CauseRule::Kernel(memory_pressure::find_cause),
-    CauseRule::Kernel(sender_application::find_cause),
-    CauseRule::Kernel(receiver_application::find_cause),
-    CauseRule::Kernel(cpu::find_cause),
-    CauseRule::Any(half_duplex::find_cause),
-    CauseRule::Any(receiver_host::find_cause),
-    CauseRule::Any(mss_clamped::find_cause),
-    CauseRule::Kernel(device::find_cause),
-    CauseRule::Kernel(host_queue::behind_at_sender),
-    CauseRule::Kernel(qdisc::find_cause),
-    CauseRule::Kernel(shared::behind_on_path),
-];
 
 /// Returns the limit of a transfer.
 pub(crate) fn find_limit(view: &TransferView, amount: &EvidenceAmount) -> Finding {
@@ -156,7 +61,7 @@ pub(crate) fn find_limit(view: &TransferView, amount: &EvidenceAmount) -> Findin
     if let Some(figures) = view.kernel() {
         return limit_by_kernel(view, figures, found.next(), amount);
     }
-    let found = amount.first_possible(found, |found| ceilings_against(view, found));
+    let found = first_possible(amount, found, |found| ceilings_against(view, found));
     let unseen = if view.receiver().is_some() {
         OTHER_END
     } else {
@@ -169,6 +74,35 @@ pub(crate) fn find_limit(view: &TransferView, amount: &EvidenceAmount) -> Findin
         Some(packets) => packets.with_open_end(found),
         None => found,
     }
+}
+
+/// Segments with data from which a transfer shows how fast it could have been; fewer fit into one
+/// flight.
+const MIN_DATA_SEGMENTS: u64 = 5;
+
+/// Returns the first of some findings that nothing speaks against, or else what spoke against the
+/// first; each with the ceilings of its limits.
+fn first_possible(
+    amount: &EvidenceAmount,
+    found: impl Iterator<Item = Finding>,
+    ceilings: impl Fn(&Finding) -> BTreeMap<Limit, BitRate>,
+) -> Result<Finding, Option<&'static str>> {
+    let mut lacking = None;
+    for one in found {
+        let cause = cause_of(one.verdict);
+        let ceiling = ceilings(&one).get(&one.limit_kind()).copied();
+        let is_too_little = !cause.shows_in_few_packets
+            && amount
+                .data_segments
+                .is_some_and(|all| all < MIN_DATA_SEGMENTS);
+        let contradiction = (cause.disproof)(amount, ceiling)
+            .or(is_too_little.then_some("more packets (so few show no limit)"));
+        match contradiction {
+            None => return Ok(one),
+            Some(reason) => lacking = lacking.or(Some(reason)),
+        }
+    }
+    Err(lacking)
 }
 
 /// Returns the limit that was `found` in the figures of the sender's kernel. They show one limit,
@@ -187,8 +121,7 @@ fn limit_by_kernel(
     let found = allowance::behind_rates(figures, &found).unwrap_or(found);
     let found = slow_reader::beside_window_of_few_looks(figures, found);
     let found = std::iter::once(open_at_few_looks(figures, found));
-    amount
-        .first_possible(found, |found| ceilings_against(view, found))
+    first_possible(amount, found, |found| ceilings_against(view, found))
         .unwrap_or_else(|lacking| Finding::unknown_limit(lacking.into_iter().collect()))
 }
 
@@ -237,25 +170,27 @@ fn is_of_path(found: &Finding) -> bool {
 /// Returns a limit that one of the hosts or its program sets; or the full pipe, where a window
 /// holds more than fits it.
 fn of_hosts(figures: &SenderView) -> Option<Finding> {
-    let found = OF_HOSTS.iter().find_map(|rule| rule(figures))?;
+    let found = ORDER.iter().find_map(|rule| rule.find_host(figures))?;
     if !matches!(found.limit_kind(), Limit::ReceiveWindow | Limit::SendBuffer) {
         return Some(found);
     }
     let behind = link::queue_behind_window(figures)
         .or_else(|| policer::policed_behind_window(figures, found.share));
-    match behind {
-        Some(behind) => Some(behind),
-        None => EvidenceAmount::from_sender(figures)
-            .first_possible(std::iter::once(found), |found| held_against(figures, found))
-            .ok(),
-    }
+    let amount = EvidenceAmount::from_sender(figures);
+    behind.or_else(|| {
+        let found = std::iter::once(found);
+        first_possible(&amount, found, |found| held_against(figures, found)).ok()
+    })
 }
 
 /// Returns the limit that held the congestion window or the pace, if one of them held data back for
 /// most of the time.
 pub(crate) fn of_path(figures: &SenderView) -> Option<Finding> {
     let held = share_held_by_path(figures, receive_window::clocks_say_window(figures))?;
-    let found = OF_PATH.iter().find_map(|(_, rule)| rule(figures, held));
+    let found = ORDER.iter().find_map(|rule| match rule {
+        Rule::Path(rule) | Rule::KernelPath(rule) => rule(figures, held),
+        _ => None,
+    });
     Some(found.unwrap_or_else(|| unexplained_limit(figures, held)))
 }
 
@@ -267,10 +202,12 @@ fn find_captured_path_limit(view: &CaptureView) -> Option<Finding> {
         Finding::new(CapacityVerdict::Link, held)
     } else {
         // A queue that is empty so often is none of a full link.
-        OF_PATH
+        ORDER
             .iter()
-            .filter(|(needs_kernel, _)| !needs_kernel)
-            .filter_map(|(_, rule)| rule(view.figures, held))
+            .filter_map(|rule| match rule {
+                Rule::Path(rule) => rule(view.figures, held),
+                _ => None,
+            })
             .find(|found| found.limit_kind() != Limit::Capacity || !view.drains_queue())?
     };
     let found = view.with_standing_queue(found);
@@ -332,10 +269,7 @@ fn trace_cause(view: &TransferView, found: Finding) -> Finding {
     if kind == Limit::Capacity && link::carries_all(view.rate(), view.stated_capacity()) {
         return mss_clamped::find_cause(view, &found).unwrap_or(found);
     }
-    let cause = CAUSES.iter().find_map(|rule| match rule {
-        CauseRule::Any(rule) => rule(view, &found),
-        CauseRule::Kernel(rule) => rule(view.kernel()?, &found),
-    });
+    let cause = ORDER.iter().find_map(|rule| rule.find_behind(view, &found));
     cause.unwrap_or(found)
 }
 

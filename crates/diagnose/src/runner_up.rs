@@ -67,7 +67,7 @@ fn by_ceiling(kind: Limit, rate: BitRate, ceilings: &BTreeMap<Limit, BitRate>) -
 
 /// Returns true if a ceiling follows from sizes, and not from the course of the transfer on the
 /// path.
-pub(crate) const fn is_of_a_rule(kind: Limit) -> bool {
+const fn is_of_a_rule(kind: Limit) -> bool {
     matches!(
         kind,
         Limit::ReceiveWindow | Limit::SendBuffer | Limit::ApplicationWindow

@@ -9,6 +9,7 @@ use crate::finding::{Finding, find_candidates};
 use crate::gates::EvidenceAmount;
 use crate::host_counters::with_host_counters;
 use crate::limits::application_window::credit::ProgramCredit;
+use crate::limits::mtu::mss_clamped;
 use crate::limits::receiver_application::slow_reader;
 use crate::limits::{self, application_window};
 use crate::rules::{OTHER_END, find_limit};
@@ -100,20 +101,22 @@ fn view_ceilings(
 }
 
 fn verdict_sentence(view: &TransferView, finding: &Finding) -> String {
-    let text = limits::limit_text(finding.verdict);
+    let cause = limits::cause_of(finding.verdict);
     let of_packets = view
         .packets()
-        .and_then(|packets| text.captured_sentence(&packets, finding));
+        .and_then(|packets| (cause.captured_sentence)(&packets, finding));
     match &view.end {
-        SeenEnd::Sender(figures) => of_packets.unwrap_or_else(|| text.sentence(figures, finding)),
-        SeenEnd::Receiver(arrivals) => text.received_sentence(arrivals, finding),
+        SeenEnd::Sender(figures) => {
+            of_packets.unwrap_or_else(|| (cause.sentence)(figures, finding))
+        }
+        SeenEnd::Receiver(arrivals) => (cause.received_sentence)(arrivals, finding),
     }
 }
 
 pub(crate) fn other_end_would_show(view: &TransferView, finding: &Finding) -> Option<&'static str> {
     match view.basis() {
         Basis::Receiver => Some(OTHER_END),
-        Basis::Sender => limits::limit_text(finding.verdict).other_end_would_show(),
+        Basis::Sender => limits::cause_of(finding.verdict).other_end_would_show,
         Basis::BothEnds | Basis::Capture => None,
     }
 }
@@ -126,8 +129,10 @@ pub(crate) fn shown_rows(view: &TransferView, finding: &Finding) -> BTreeMap<Str
     };
     let missing = (!finding.missing.is_empty()).then(|| finding.missing.join(", "));
     let quotes = syn_quotes::quoted_options(view.evidence);
+    let small = (finding.limit_kind() != Limit::Mtu).then(|| mss_clamped::size_row(view));
     rows.into_iter()
         .chain(machine::host_rows(view.evidence))
+        .chain(small)
         .chain([("SYN as quoted by routers", quotes), ("missing", missing)])
         .filter_map(|(name, text)| Some((name.to_owned(), text?)))
         .collect()
@@ -162,7 +167,7 @@ fn shown_figures(figures: &SenderView, finding: &Finding) -> Vec<Row> {
     let of_capture = figures.evidence.capture.iter().flat_map(text::capture_rows);
     always
         .into_iter()
-        .chain(limits::limit_text(finding.verdict).shown_rows(figures))
+        .chain((limits::cause_of(finding.verdict).shown_rows)(figures))
         .chain(of_capture)
         .collect()
 }

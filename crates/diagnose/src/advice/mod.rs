@@ -24,7 +24,7 @@ pub(crate) struct RemedyAdvice<'a> {
     pub(crate) evidence: &'a Evidence,
     pub(crate) figures: &'a SenderView<'a>,
     pub(crate) outlook: Option<ChangeOutlook<'a>>,
-    verdict: LegalVerdict,
+    pub(crate) verdict: LegalVerdict,
     runner_up: Option<RunnerUp>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> RemedyAdvice<'a> {
     /// Returns the remedies for a window or a buffer of the hosts: the change that removes the
     /// constraint, alone and with the larger buffers that the path then needs; and more
     /// connections.
-    pub(crate) fn for_window(&self, constraint: WindowConstraint) -> Vec<Remedy> {
+    pub(crate) fn for_window(&self, constraint: WindowConstraint) -> Vec<Option<Remedy>> {
         let switch: Vec<Change> = constraint.removing_change(None).into_iter().collect();
         let first = switch.clone();
         let (alone, first) = match constraint {
@@ -66,12 +66,9 @@ impl<'a> RemedyAdvice<'a> {
         let own = alone.into_iter().chain([self.raise_limits(first)]);
         let own: Vec<Remedy> = own.flatten().collect();
         let with_bbr = own.iter().find_map(|remedy| self.without_queue(remedy));
-        with_bbr
-            .into_iter()
-            .chain(own)
-            .chain(self.parallel_streams())
-            .chain(self.relay_remedy())
-            .collect()
+        let others = [self.parallel_streams(), self.relay_remedy()];
+        let own = own.into_iter().map(Some);
+        std::iter::once(with_bbr).chain(own).chain(others).collect()
     }
 
     /// Returns `remedy` with a congestion control that keeps the queue of the bottleneck short;
@@ -188,7 +185,7 @@ impl<'a> RemedyAdvice<'a> {
 
     /// Returns the ways to a larger window where the kernel leaves small what it may tune: a buffer
     /// that it need not tune, and others that share its small windows.
-    pub(crate) fn for_stalled_autotuning(&self) -> Vec<Remedy> {
+    pub(crate) fn for_stalled_autotuning(&self) -> Vec<Option<Remedy>> {
         let request = self.request_for_the_path().map(|wanted| {
             let (size, bound) = self.granted_request(wanted);
             let why = format!(
@@ -196,12 +193,7 @@ impl<'a> RemedyAdvice<'a> {
             );
             self.request_remedy(size, why)
         });
-        let others = self.parallel_streams().into_iter();
-        request
-            .into_iter()
-            .chain(others)
-            .chain(self.relay_remedy())
-            .collect()
+        vec![request, self.parallel_streams(), self.relay_remedy()]
     }
 
     /// Returns the request of so many bytes in whole mebibytes, as far as the hosts are known to

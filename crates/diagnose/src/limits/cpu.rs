@@ -1,15 +1,72 @@
 //! Processors that have no more time to give.
 
-use fullpipe_record::{CpuSample, CpuTime, CpuVerdict, Evidence, Limit, Machine, Scope};
+use fullpipe_record::{
+    At, Cause as CauseName, CpuSample, CpuTime, CpuVerdict, Limit, Machine, Scope,
+};
 use fullpipe_units::{Ratio, Span};
 
 use crate::advice::ManualRemedy;
 use crate::finding::Finding;
-use crate::limits::LimitText;
+use crate::limits::{Cause, CauseNames, SenderSentence};
 use crate::signals::path::stated_capacity;
-use crate::signals::{ReceiverView, Row, SenderView};
-use crate::text;
+use crate::signals::{ReceiverView, SenderView};
 use crate::thresholds::{FULL_PIPE_SHARE, MIN_LIMIT_SHARE};
+
+pub(crate) const FULL: Cause = Cause {
+    manual_remedies: &[ManualRemedy::new(
+        "less-work-for-the-processor",
+        Scope::Host,
+        "One processor does all of this connection's work: larger packets, offloads, larger \
+         writes, zero-copy, or several connections on several processors.",
+    )],
+    ..cause_of_processor(&["cpu/user", "cpu/system"], |_, finding| {
+        let place = match finding.verdict.limit_cause() {
+            CauseName::User => "in programs",
+            _ => "in the kernel",
+        };
+        format!(
+            "The {}'s processor is full ({} of one), most of it {place}.",
+            end_of(finding),
+            finding.share
+        )
+    })
+};
+
+pub(crate) const STOLEN: Cause = Cause {
+    manual_remedies: &[ManualRemedy::new(
+        "more-processor-time",
+        Scope::Host,
+        "A quota of the control group (cpu.max) or the hypervisor withholds processor time: raise \
+         the quota, or move the machine.",
+    )],
+    ..cause_of_processor(&["cpu/stolen"], |_, finding| {
+        format!(
+            "The {} lacks processor time: for {} of the time a quota or the hypervisor withheld it.",
+            end_of(finding),
+            finding.share
+        )
+    })
+};
+
+const fn cause_of_processor(names: CauseNames, sentence: SenderSentence) -> Cause {
+    Cause {
+        received_sentence: |arrivals, finding| {
+            format!(
+                "This end, which receives, lacks processor time for {} of the time, and only {} arrives.",
+                finding.share, arrivals.rate
+            )
+        },
+        ..Cause::new(names, sentence)
+    }
+}
+
+fn end_of(finding: &Finding) -> &'static str {
+    if finding.verdict.limit_place() == At::Sender {
+        "sender"
+    } else {
+        "receiver"
+    }
+}
 
 /// Returns the processors of the end whose program or window `found` is, if they had no more time
 /// to give for most of the judged part.
@@ -245,59 +302,6 @@ impl CoreUse {
         let [busy, user, stolen] =
             [busy, user, stolen].map(|part| if all > 0.0 { part / all } else { 0.0 });
         Self { busy, user, stolen }
-    }
-}
-
-impl LimitText for CpuVerdict {
-    fn sentence(&self, _figures: &SenderView, finding: &Finding) -> String {
-        let share = finding.share;
-        let (end, place) = match self {
-            CpuVerdict::UserOfSender => ("sender", Some("in programs")),
-            CpuVerdict::UserOfReceiver => ("receiver", Some("in programs")),
-            CpuVerdict::SystemOfSender => ("sender", Some("in the kernel")),
-            CpuVerdict::SystemOfReceiver => ("receiver", Some("in the kernel")),
-            CpuVerdict::StolenOfSender => ("sender", None),
-            CpuVerdict::StolenOfReceiver => ("receiver", None),
-        };
-        match place {
-            Some(place) => {
-                format!("The {end}'s processor is full ({share} of one), most of it {place}.")
-            }
-            None => format!(
-                "The {end} lacks processor time: for {share} of the time a quota or the hypervisor withheld it."
-            ),
-        }
-    }
-
-    fn received_sentence(&self, arrivals: &ReceiverView, finding: &Finding) -> String {
-        format!(
-            "This end, which receives, lacks processor time for {} of the time, and only {} arrives.",
-            finding.share, arrivals.rate
-        )
-    }
-
-    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
-        text::trend_rows(figures)
-    }
-
-    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
-        match self {
-            CpuVerdict::StolenOfSender | CpuVerdict::StolenOfReceiver => vec![ManualRemedy::new(
-                "more-processor-time",
-                Scope::Host,
-                "A quota of the control group (cpu.max) or the hypervisor withholds processor \
-                 time: raise the quota, or move the machine.",
-            )],
-            CpuVerdict::UserOfSender
-            | CpuVerdict::UserOfReceiver
-            | CpuVerdict::SystemOfSender
-            | CpuVerdict::SystemOfReceiver => vec![ManualRemedy::new(
-                "less-work-for-the-processor",
-                Scope::Host,
-                "One processor does all of this connection's work: larger packets, offloads, \
-                 larger writes, zero-copy, or several connections on several processors.",
-            )],
-        }
     }
 }
 

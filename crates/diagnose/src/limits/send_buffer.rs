@@ -2,16 +2,14 @@
 
 use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::window;
-use fullpipe_record::{Buffer, Remedy, SendBufferVerdict};
+use fullpipe_record::{Buffer, LegalVerdict, SendBufferVerdict};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::advice::RemedyAdvice;
 use crate::finding::{Finding, candidate_sets};
-use crate::limits::LimitText;
+use crate::gates::EvidenceAmount;
+use crate::limits::Cause;
 use crate::limits::sender_itself::WAITS_IN_HOST;
-use crate::signals::{
-    CaptureView, ReceiverView, Row, SenderStream, SenderView, share_of_votes, size_ratio,
-};
+use crate::signals::{CaptureView, SenderStream, SenderView, share_of_votes, size_ratio};
 use crate::text::{self, rate_clause, size_text};
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_LIMIT_SHARE};
 
@@ -21,6 +19,79 @@ candidate_sets! {
         SendBuffer SoSndbuf, SendBuffer TcpWmemMax, SenderApplication RateLimited
     ] in [Sender],
         "what the sending program waits for (strace), and whether it sets SO_SNDBUF or a rate";
+}
+
+pub(crate) const CAUSES: Cause = Cause {
+    captured_sentence: |view, finding| Some(captured_sentence(view, finding)),
+    received_sentence: |arrivals, _| {
+        let (rate, rtt) = (arrivals.rate, arrivals.rtt);
+        format!(
+            "Each round trip of {} brings the same, {}, and then a pause, though this end would take more: a buffer or \
+             window of the sender holds no more.",
+            rtt.unwrap_or_default(),
+            rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default()
+        )
+    },
+    shown_rows: |figures| {
+        vec![
+            text::queued_row(figures),
+            text::in_flight(figures),
+            text::unsent_row(figures),
+            text::clock_row(
+                "sndbuf_limited",
+                figures.share_of_busy(|tcp| tcp.sndbuf_limited),
+            ),
+        ]
+    },
+    disproof: EvidenceAmount::contradicted_by_ceiling,
+    setting_remedies: |advice| {
+        advice.for_window(if advice.verdict == SO_SNDBUF {
+            WindowConstraint::FixedBuffer
+        } else {
+            WindowConstraint::SendMaximum
+        })
+    },
+    ..Cause::new(
+        &["send-buffer/so-sndbuf", "send-buffer/tcp-wmem-max"],
+        |figures, finding| {
+            let reason = if finding.verdict == SO_SNDBUF {
+                "fixed by its program, SO_SNDBUF"
+            } else {
+                "tcp_wmem"
+            };
+            format!(
+                "The sender's send buffer is full: it holds {}{} ({reason}){}{}.",
+                size_text(figures.max_size(|snapshot| snapshot.sndbuf)),
+                text::in_streams(figures),
+                rate_clause(buffer_ceiling(figures), figures.rtt),
+                text::could_carry(figures),
+            )
+        },
+    )
+};
+
+const SO_SNDBUF: LegalVerdict = LegalVerdict::SendBuffer(SendBufferVerdict::SoSndbuf);
+
+fn captured_sentence(view: &CaptureView, finding: &Finding) -> String {
+    let (in_flight, window, rate) = (view.flight_text(), view.window_text(), view.rate_text());
+    let waits_in_host = finding.candidates == Some(&WAITS_IN_HOST);
+    if view.is_at_sender() && !waits_in_host {
+        return format!(
+            "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
+             acknowledgements come, though the receiver allows {window} and nothing is lost; {rate}."
+        );
+    }
+    let alike = if waits_in_host {
+        "Data waits there all the time: for its buffer, for a pace of its device, or for room in the queue of that."
+    } else if finding.candidates.is_some() {
+        "Its buffer, and a window that a device behind this place lowers, look alike from here."
+    } else {
+        "Its buffer, its program and a pace of its device look alike from here."
+    };
+    format!(
+        "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows {window} \
+         and nothing is lost; {rate}. {alike}"
+    )
 }
 
 /// Returns the send buffer, if it was the limit for most of the time.
@@ -189,71 +260,4 @@ pub(crate) fn buffer_ceiling(figures: &SenderView) -> Option<BitRate> {
         size.scale_by(mean_fill(figures)?.get()),
         figures.rtt?,
     ))
-}
-
-impl LimitText for SendBufferVerdict {
-    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
-        let reason = match self {
-            SendBufferVerdict::SoSndbuf => "fixed by its program, SO_SNDBUF",
-            SendBufferVerdict::TcpWmemMax => "tcp_wmem",
-        };
-        format!(
-            "The sender's send buffer is full: it holds {}{} ({reason}){}{}.",
-            size_text(figures.max_size(|snapshot| snapshot.sndbuf)),
-            text::in_streams(figures),
-            rate_clause(buffer_ceiling(figures), figures.rtt),
-            text::could_carry(figures),
-        )
-    }
-
-    fn captured_sentence(&self, view: &CaptureView, finding: &Finding) -> Option<String> {
-        let (in_flight, window, rate) = (view.flight_text(), view.window_text(), view.rate_text());
-        let waits_in_host = finding.candidates == Some(&WAITS_IN_HOST);
-        if view.is_at_sender() && !waits_in_host {
-            return Some(format!(
-                "The sender's buffer holds no more: always about {in_flight} is in flight, and more is sent only as \
-                 acknowledgements come, though the receiver allows {window} and nothing is lost; {rate}."
-            ));
-        }
-        let alike = if waits_in_host {
-            "Data waits there all the time: for its buffer, for a pace of its device, or for room in the queue of that."
-        } else if finding.candidates.is_some() {
-            "Its buffer, and a window that a device behind this place lowers, look alike from here."
-        } else {
-            "Its buffer, its program and a pace of its device look alike from here."
-        };
-        Some(format!(
-            "The sender holds itself back: always about {in_flight} is in flight, though the receiver allows {window} \
-             and nothing is lost; {rate}. {alike}"
-        ))
-    }
-
-    fn received_sentence(&self, arrivals: &ReceiverView, _finding: &Finding) -> String {
-        let (rate, rtt) = (arrivals.rate, arrivals.rtt);
-        format!(
-            "Each round trip of {} brings the same, {}, and then a pause, though this end would take more: a buffer or \
-             window of the sender holds no more.",
-            rtt.unwrap_or_default(),
-            rtt.map(|rtt| rate.bytes_in(rtt)).unwrap_or_default()
-        )
-    }
-
-    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
-        vec![
-            text::queued_row(figures),
-            text::in_flight(figures),
-            text::unsent_row(figures),
-            text::clock_row(
-                "sndbuf_limited",
-                figures.share_of_busy(|tcp| tcp.sndbuf_limited),
-            ),
-        ]
-    }
-
-    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        advice.for_window(match self {
-            SendBufferVerdict::SoSndbuf => WindowConstraint::FixedBuffer,
-            SendBufferVerdict::TcpWmemMax => WindowConstraint::SendMaximum,
-        })
-    }
 }

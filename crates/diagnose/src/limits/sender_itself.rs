@@ -277,11 +277,7 @@ pub(crate) fn sends_by_itself(view: &CaptureView) -> Option<Finding> {
         && !view.follows_acknowledgements();
     if !view.is_at_sender() {
         let program_caught_up = view.was_fuller() && !view.ever_lost_on_path();
-        if view.writes_show()
-            || (at_own_times && is_uneven)
-            || view.has_flight_swings()
-            || program_caught_up
-        {
+        if view.writes_show() || (at_own_times && is_uneven) || program_caught_up {
             return Some(Finding::always(SenderApplicationVerdict::Idle));
         }
         if view.trains_are_of_a_pace() {
@@ -375,16 +371,6 @@ impl CaptureView<'_> {
         let flow = self.figures.flows.first();
         flow.and_then(|flow| flow.whole.last()?.tcp.data_segs_out)
             .is_some_and(|all| self.capture.partial.get() * all.get() as f64 <= FEW_ENDS_OF_WRITES)
-    }
-
-    /// Returns true if what is in flight swings by more than the third of a buffer that is free
-    /// when its writer is woken.
-    pub(crate) fn has_flight_swings(&self) -> bool {
-        let swings = self
-            .capture
-            .quiet
-            .is_some_and(|quiet| quiet.level.get() < MIN_LEVEL_OF_SLEEPING_WRITER);
-        !self.ever_lost_on_path() && swings
     }
 
     /// Returns true if packets end where the program's writes do, which are joined where data waits

@@ -826,6 +826,40 @@ fn small_segments_of_a_full_link_may_be_the_work_of_a_device() {
 }
 
 #[test]
+fn small_segments_are_named_beside_a_pace_and_shown_beside_a_buffer() {
+    let sized = |mss: u64, seen| {
+        let mut evidence = capturing(flat, seen);
+        for sample in &mut evidence.sender_samples {
+            sample.tcp.snd_mss = Some(ByteCount::new(mss));
+        }
+        diagnose(&evidence)
+    };
+    let at_rate = Some(BurstRate {
+        rate: BitRate::from_bps_f64(20e6 * 0.97),
+        share: Ratio::new(0.4),
+    });
+    let paced = CaptureEvidence {
+        departures: at_rate,
+        arrivals: at_rate,
+        train: ByteCount::new(240),
+        quiet: Some(QuietRounds {
+            share: Ratio::ONE,
+            of_most: Some(Ratio::ONE),
+            ..level()
+        }),
+        ..seen(At::Receiver, 20.0)
+    };
+    assert_eq!(sized(1448, paced).kind, Limit::Pacing);
+    let small = sized(240, paced);
+    assert_eq!(small.name(), "mtu/mss-clamped", "{small:#?}");
+    assert!(candidates(&small).contains(&"pacing/max-pacing-rate"));
+    let held = sized(240, seen(At::Sender, 20.0));
+    assert_eq!(held.kind, Limit::SendBuffer, "{held:#?}");
+    let row = held.evidence.get("data of small segments");
+    assert!(row.is_some_and(|row| row.starts_with("240 B")), "{row:?}");
+}
+
+#[test]
 fn a_window_that_regrows_at_a_queue_that_never_empties_shares_the_link() {
     let regrows = |t: f64| {
         let lost_per_second = if t < 1.0 { 40.0 } else { 0.0 };

@@ -227,6 +227,21 @@ fn losing(lost: u64, mut evidence: Evidence) -> Evidence {
 }
 
 #[test]
+fn losses_of_needlessly_small_segments_have_the_device_that_makes_them_small_as_a_cause() {
+    let mut losing = losing(8, sawtooth_with_peaks("reno", &FAR_APART, 1.07));
+    for sample in &mut losing.sender_samples {
+        sample.tcp.snd_mss = Some(ByteCount::new(240));
+        sample.tcp.path_mtu = Some(ByteCount::new(1500));
+    }
+    let verdict = diagnose(&losing);
+    assert_eq!(verdict.name(), "mtu/mss-clamped", "{verdict:#?}");
+    let mut others = verdict.candidates.iter();
+    assert!(others.any(|other| other.kind == Limit::Loss));
+    losing.request.mss = Some(ByteCount::new(240));
+    assert_ne!(diagnose(&losing).kind, Limit::Mtu, "as it was asked for");
+}
+
+#[test]
 fn of_several_lost_at_once_a_queue_delays_what_it_holds_and_a_policer_does_not() {
     let named = |lost, wait| named(&losing(lost, sawtooth_with_peaks("reno", &FAR_APART, wait)));
     assert_eq!(named(8, 1.07), (Limit::Loss, Cause::ShallowQueue));

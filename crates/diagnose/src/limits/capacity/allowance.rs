@@ -8,9 +8,10 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
 
 use crate::advice::ManualRemedy;
 use crate::finding::{Finding, candidate_sets};
-use crate::limits::capacity::{flow_limit, link};
+use crate::limits::Cause;
+use crate::limits::capacity::{cause_of_capacity, flow_limit, link};
 use crate::signals::path::{rtt_is_inflated_over, stated_capacity};
-use crate::signals::{ReceiverView, SenderView, losses, time_ratio};
+use crate::signals::{ReceiverView, SenderView, time_ratio};
 use crate::thresholds::{MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
 
 candidate_sets! {
@@ -22,6 +23,44 @@ candidate_sets! {
         "a second transfer after a rest, which has the higher rate again, and the counters of \
          the device (ethtool -S)";
 }
+
+pub(crate) const CAUSE: Cause = Cause {
+    received_sentence: |arrivals, _| {
+        FallenRate::from_arrivals(arrivals).map_or_else(String::new, |fallen| fallen.sentence())
+    },
+    manual_remedies: &[
+        ManualRemedy::new(
+            "larger-allowance",
+            Scope::Path,
+            "The lower rate is what is granted for long: a larger size of the machine or of the \
+         contract has a higher one.",
+        ),
+        ManualRemedy::new(
+            "pace-below-the-lower-rate",
+            Scope::Socket,
+            "Data that need not hurry, paced below the lower rate (--fq-rate, SO_MAX_PACING_RATE), \
+         leaves the allowance to what must, and loses nothing where it ends.",
+        )
+        .at_end(At::Sender),
+        ManualRemedy::new(
+            "read-the-counters-of-the-device",
+            Scope::Host,
+            "Where the device counts what exceeds an allowance, it shows it: ethtool -S DEVICE | \
+         grep allowance_exceeded.",
+        )
+        .at_end(At::Sender),
+    ],
+    ..cause_of_capacity(
+        &["capacity/allowance"],
+        |figures, _| match FallenRate::from_figures(figures, true) {
+            Some(fallen) => fallen.sentence(),
+            None => format!(
+                "The path let more pass at first than {}, and then no more.",
+                figures.rate
+            ),
+        },
+    )
+};
 
 /// Two rates of one transfer, the later one clearly lower, and neither of them short.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,16 +82,12 @@ struct RateSteps {
 }
 
 impl FallenRate {
-    /// Returns the fall of the whole transfer's rate; `None` where there was none, the rate grew
-    /// again, or losses of the sender's own making explain it: nothing waits then. `by_device` says
+    /// Returns the fall of the whole transfer's rate; `None` where there was none, or losses of the
+    /// sender's own making explain it: nothing waits then. `by_device` says
     /// that a device makes those losses.
     pub(crate) fn from_figures(figures: &SenderView, by_device: bool) -> Option<Self> {
         let progress = TransferProgress::from_samples(&figures.evidence.sender_samples, Span::MAX);
-        let (fallen, grows) = Self::from_progress(&progress, figures.rtt?)?;
-        // After the burst a sender's window grows back to what a device lets pass, and is cut there.
-        if grows && !(by_device && is_cut_again(figures, fallen.at)) {
-            return None;
-        }
+        let fallen = Self::from_progress(&progress, figures.rtt?)?;
         is_held_low(figures, fallen.at, by_device).then_some(fallen)
     }
 
@@ -61,29 +96,28 @@ impl FallenRate {
     pub(crate) fn from_arrivals(arrivals: &ReceiverView) -> Option<Self> {
         let progress =
             TransferProgress::of_receiver(&arrivals.evidence.receiver_samples, Span::MAX);
-        let (fallen, _) = Self::from_progress(&progress, arrivals.rtt?)?;
+        let fallen = Self::from_progress(&progress, arrivals.rtt?)?;
         let losses = arrivals
             .most_lost()?
             .count_after(fallen.at + SOON_AFTER_FIRST_LOSS);
         (losses as u64 >= MIN_RECOVERIES).then_some(fallen)
     }
 
-    /// Returns the fall of the rate of a transfer, and whether the rate grew again after it.
-    fn from_progress(progress: &TransferProgress, rtt: Span) -> Option<(Self, bool)> {
+    /// Returns the fall of the rate of a transfer.
+    fn from_progress(progress: &TransferProgress, rtt: Span) -> Option<Self> {
         let steps = RateSteps::from_progress(progress, rtt)?;
         let [begin, fall] = steps.find_fall()?;
         let (at, end) = (steps.step * fall as u64, *progress.snapshot_times().last()?);
-        let fallen = Self {
+        Some(Self {
             at,
             passed: progress.mean_rate(Span::ZERO, at).bytes_in(at),
             before: median_rate(&steps.rates[begin..fall]),
             after: median_rate(&steps.rates[fall..]),
             share: time_ratio(end.saturating_sub(at), end),
-        };
-        Some((fallen, grows(&steps.rates[fall..])))
+        })
     }
 
-    pub(crate) fn sentence(&self) -> String {
+    fn sentence(&self) -> String {
         let Self {
             at,
             passed,
@@ -98,29 +132,6 @@ impl FallenRate {
     }
 }
 
-/// What helps against an allowance.
-pub(crate) const REMEDIES: &[ManualRemedy] = &[
-    ManualRemedy::new(
-        "larger-allowance",
-        Scope::Path,
-        "The lower rate is what is granted for long: a larger size of the machine or of the \
-         contract has a higher one.",
-    ),
-    ManualRemedy::new(
-        "pace-below-the-lower-rate",
-        Scope::Socket,
-        "Data that need not hurry, paced below the lower rate (--fq-rate, SO_MAX_PACING_RATE), \
-         leaves the allowance to what must, and loses nothing where it ends.",
-    )
-    .at_end(At::Sender),
-    ManualRemedy::new(
-        "read-the-counters-of-the-device",
-        Scope::Host,
-        "Where the device counts what exceeds an allowance, it shows it: ethtool -S DEVICE | \
-         grep allowance_exceeded.",
-    )
-    .at_end(At::Sender),
-];
 /// Higher ÷ lower rate of a transfer from which an allowance was used up; CUBIC keeps 0.7 of its
 /// window after a loss.
 const FALLEN_RATE_FACTOR: f64 = 1.5;
@@ -193,25 +204,6 @@ pub(crate) fn is_even(rates: &[BitRate]) -> bool {
     sorted.sort_unstable();
     let [low, high] = [1, 3].map(|quarters| sorted[(sorted.len() - 1) * quarters / 4]);
     high <= low.scale_by(MAX_SPREAD_OF_PLATEAU)
-}
-
-/// Largest rate at the end of the lower one ÷ the rate at its begin; a window that recovers grows.
-const MAX_GROWTH_OF_FALLEN_RATE: f64 = 1.15;
-
-/// Returns true if rates grow from the first third to the last: a window recovers.
-fn grows(rates: &[BitRate]) -> bool {
-    let third = rates.len() / 3;
-    median_rate(&rates[rates.len() - third..])
-        > median_rate(&rates[..third]).scale_by(MAX_GROWTH_OF_FALLEN_RATE)
-}
-
-/// Returns true if a stream loses packets again and again, later than soon after `fall`.
-fn is_cut_again(figures: &SenderView, fall: Span) -> bool {
-    let later = fall + SOON_AFTER_FIRST_LOSS;
-    figures
-        .flows
-        .iter()
-        .any(|flow| losses::recoveries_of(flow.samples_from(later)) >= MIN_RECOVERIES)
 }
 
 fn median_rate(rates: &[BitRate]) -> BitRate {

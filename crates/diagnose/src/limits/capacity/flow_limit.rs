@@ -5,10 +5,13 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, ByteCount, median};
 
-use crate::advice::RemedyAdvice;
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::{Finding, candidate_sets};
+use crate::limits::Cause;
+use crate::limits::capacity::cause_of_capacity;
 use crate::signals::SenderView;
 use crate::signals::path::{self, stated_capacity};
+use crate::text;
 use crate::thresholds::{MAX_STREAMS, NEXT_SIZE_FACTOR, SHARED_PIPE_SHARE};
 
 candidate_sets! {
@@ -22,6 +25,24 @@ candidate_sets! {
     KNOWN_LIMIT: [Capacity PerFlowLimit],
         "a transfer of several connections (-P 4): whether they carry more together";
 }
+
+pub(crate) const CAUSE: Cause = Cause {
+    setting_remedies: |advice| vec![several_connections(advice)],
+    manual_remedies: &[ManualRemedy::new(
+        "raise-the-limit-of-a-flow",
+        Scope::Path,
+        "Who runs the path bounds each connection: its documentation says by how much, and where \
+         not (one placement group, another class of the service).",
+    )],
+    ..cause_of_capacity(&["capacity/per-flow-limit"], |figures, _| {
+        let (rate, streams) = (figures.rate, figures.stream_count());
+        format!(
+            "The path bounds each connection: each of {streams} carries {}, and all of them {rate}{}.",
+            rate.scale_by(1.0 / f64::from(streams)),
+            text::could_carry(figures),
+        )
+    })
+};
 
 /// Largest difference between the data of connections, as a share of their median, at which each
 /// has a bound of its own.

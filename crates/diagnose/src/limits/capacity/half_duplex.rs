@@ -1,12 +1,32 @@
 //! A link of a host that carries data in one direction at a time.
 
-use fullpipe_record::{CapacityVerdict, DeviceReport, Evidence, Limit, Machine, Scope};
+use fullpipe_record::{
+    At, CapacityVerdict, DeviceReport, Evidence, LegalVerdict, Limit, Machine, Scope,
+};
 use fullpipe_units::{BitRate, count_noun};
 
 use crate::advice::ManualRemedy;
 use crate::finding::Finding;
+use crate::limits::Cause;
+use crate::limits::capacity::cause_of_capacity;
 use crate::signals::TransferView;
 use crate::thresholds::MIN_OWN_DROPS;
+
+pub(crate) const CAUSE: Cause = Cause {
+    received_sentence: |arrivals, finding| {
+        sentence(finding.verdict, arrivals.evidence, arrivals.rate)
+    },
+    manual_remedies: &[ManualRemedy::new(
+        "negotiate-duplex",
+        Scope::Path,
+        "Autonegotiation on at both ends of the cable (ethtool -s DEVICE autoneg on, and the port \
+         of the switch): one end with a fixed duplex makes the other fall back to half duplex \
+         (IEEE 802.3, clause 28).",
+    )],
+    ..cause_of_capacity(&["capacity/half-duplex"], |figures, finding| {
+        sentence(finding.verdict, figures.evidence, figures.rate)
+    })
+};
 
 /// Finds a link of a host at half duplex behind what looks like a limit of the path.
 pub(crate) fn find_cause(view: &TransferView, found: &Finding) -> Option<Finding> {
@@ -18,13 +38,16 @@ pub(crate) fn find_cause(view: &TransferView, found: &Finding) -> Option<Finding
         CapacityVerdict::HalfDuplexOfSender,
         CapacityVerdict::HalfDuplexOfReceiver,
     ];
-    let mut ends = ends.into_iter().filter(|_| may_be);
+    let mut ends = ends
+        .map(LegalVerdict::Capacity)
+        .into_iter()
+        .filter(|_| may_be);
     let verdict = ends.find(|verdict| holds_link_back(link_of(*verdict, view.evidence)))?;
     Some(found.as_verdict(verdict))
 }
 
-fn link_of(verdict: CapacityVerdict, evidence: &Evidence) -> Option<&DeviceReport> {
-    let machine: &Machine = if verdict == CapacityVerdict::HalfDuplexOfSender {
+fn link_of(verdict: LegalVerdict, evidence: &Evidence) -> Option<&DeviceReport> {
+    let machine: &Machine = if verdict.limit_place() == At::Sender {
         &evidence.sender_machine
     } else {
         &evidence.receiver_machine
@@ -47,11 +70,11 @@ fn holds_link_back(device: Option<&DeviceReport>) -> bool {
 }
 
 /// Returns the limit in one sentence.
-pub(crate) fn sentence(verdict: CapacityVerdict, evidence: &Evidence, rate: BitRate) -> String {
+fn sentence(verdict: LegalVerdict, evidence: &Evidence, rate: BitRate) -> String {
     let Some(device) = link_of(verdict, evidence) else {
         return format!("A link carries data in one direction at a time: {rate} passes.");
     };
-    let end = if verdict == CapacityVerdict::HalfDuplexOfSender {
+    let end = if verdict.limit_place() == At::Sender {
         "sender"
     } else {
         "receiver"
@@ -71,12 +94,3 @@ pub(crate) fn sentence(verdict: CapacityVerdict, evidence: &Evidence, rate: BitR
         )
     }
 }
-
-/// What to do at both ends of the link.
-pub(crate) const REMEDIES: &[ManualRemedy] = &[ManualRemedy::new(
-    "negotiate-duplex",
-    Scope::Path,
-    "Autonegotiation on at both ends of the cable (ethtool -s DEVICE autoneg on, and the port \
-     of the switch): one end with a fixed duplex makes the other fall back to half duplex \
-     (IEEE 802.3, clause 28).",
-)];

@@ -3,11 +3,41 @@
 use fullpipe_record::{At, CapacityVerdict, Change, Remedy, Scope};
 use fullpipe_units::SegCount;
 
-use crate::advice::RemedyAdvice;
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
+use crate::limits::Cause;
+use crate::limits::capacity::cause_of_capacity;
 use crate::limits::pacing::qdisc;
 use crate::signals::{CaptureView, SenderView, machine};
 use crate::thresholds::{MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEXT_SIZE_FACTOR};
+
+pub(crate) const CAUSE: Cause = Cause {
+    captured_sentence: |view, _| {
+        (view.capture.lost_before == 0).then(|| {
+            format!(
+                "The sender holds itself back and sends at times of its own, though it never pauses and the receiver \
+                 allows {}: its own queue may drop packets before they are captured, or its program writes little at \
+                 a time; {} is sent.",
+                view.window_text(),
+                view.figures.rate
+            )
+        })
+    },
+    setting_remedies: |advice| vec![advice.default_discipline(), longer_queue(advice)],
+    manual_remedies: &[ManualRemedy::new(
+        "longer-queue",
+        Scope::Host,
+        "A longer queue at the device (txqueuelen, the limit of its discipline, larger rings), or \
+         fq, which lets each connection wait instead of dropping.",
+    )],
+    ..cause_of_capacity(&["capacity/host-queue"], |figures, _| {
+        format!(
+            "The sender's own queue or network device drops packets at {}: they are lost before they leave the \
+                 host.",
+            figures.rate
+        )
+    })
+};
 
 /// Finds capacity or loss that is the sending host's own queue: it dropped the packets that TCP
 /// retransmitted.
@@ -27,7 +57,7 @@ pub(crate) fn behind_at_sender(figures: &SenderView, found: &Finding) -> Option<
 const DEFAULT_QUEUE_PACKETS: u64 = 1000;
 
 /// Makes room for more packets, where the length of the device's own queue counts.
-pub(crate) fn longer_queue(advice: &RemedyAdvice) -> Option<Remedy> {
+fn longer_queue(advice: &RemedyAdvice) -> Option<Remedy> {
     /// Disciplines without a limit but the device's.
     const WITHOUT_A_LIMIT: [&str; 2] = ["mq", "pfifo_fast"];
     let device = advice.own_device()?;

@@ -2,12 +2,14 @@
 
 use fullpipe_record::{
     CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
-    SendBufferVerdict, SenderApplicationVerdict, TransferProgress,
+    Scope, SendBufferVerdict, SenderApplicationVerdict, TransferProgress,
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
+use crate::advice::ManualRemedy;
 use crate::finding::{Finding, candidate_sets};
-use crate::limits::capacity::shared;
+use crate::limits::Cause;
+use crate::limits::capacity::{cause_of_capacity, flow_limit, shared};
 use crate::limits::loss::loss_window;
 use crate::limits::sender_application::idle::{NO_TIME_TO_WRITE, PAUSES_OR_FULL_PATH};
 use crate::signals::path::{
@@ -48,6 +50,16 @@ candidate_sets! {
     REPEATED_UNSEEN: [],
         "a capture at the sender, which shows what it repeats";
 }
+
+pub(crate) const CAUSE: Cause = Cause {
+    setting_remedies: |advice| vec![flow_limit::several_connections(advice)],
+    manual_remedies: &[ManualRemedy::new(
+        "none",
+        Scope::Path,
+        "The pipe is full: no setting of the hosts makes it wider.",
+    )],
+    ..cause_of_capacity(&["capacity/link"], full_link)
+};
 
 /// Finds a queue on the path that this transfer keeps filled: the round trip is longer under load;
 /// or a little longer, and the data arrives at one rate throughout.
@@ -437,7 +449,7 @@ impl ReceiverView<'_> {
 }
 
 /// Returns the sentence on a link that is full.
-pub(crate) fn full_link(figures: &SenderView) -> String {
+fn full_link(figures: &SenderView, _finding: &Finding) -> String {
     let rate = figures.rate;
     match stated_capacity(figures).zip(figures.evidence.bandwidth) {
         Some((capacity, bandwidth)) => format!(

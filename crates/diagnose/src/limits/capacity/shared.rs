@@ -1,14 +1,45 @@
 //! A full link that others load too.
 
-use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, Limit, LossVerdict};
+use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, Limit, LossVerdict, Scope};
 use fullpipe_units::BitRate;
 
+use crate::advice::ManualRemedy;
 use crate::finding::Finding;
+use crate::limits::Cause;
+use crate::limits::capacity::{self, cause_of_capacity};
 use crate::limits::sender_application::idle::PAUSES_OR_FULL_PATH;
 use crate::signals::path::{queue_before_the_load, stated_capacity};
 use crate::signals::{ReceiverView, SenderView, losses};
+use crate::text::{self, time_text};
 use crate::thresholds::{
     FASTER_THAN_A_BUFFER, REGROWN_WINDOW_FACTOR, ROUNDS_OF_STARTUP, SHARED_PIPE_SHARE,
+};
+
+pub(crate) const CAUSE: Cause = Cause {
+    received_sentence: |arrivals, finding| {
+        if finding.candidates.is_some() {
+            return capacity::received_sentence(arrivals, finding);
+        }
+        format!(
+            "The pipe is full, but not with this transfer alone: {} arrives here, and others have the rest.",
+            arrivals.rate
+        )
+    },
+    manual_remedies: &[ManualRemedy::new(
+        "share",
+        Scope::Path,
+        "Others load the path: more bandwidth, another hour, or an agreed share of it; more \
+         connections only take from the others.",
+    )],
+    ..cause_of_capacity(&["capacity/shared"], |figures, _| {
+        format!(
+            "The pipe is full, but not with this transfer alone: its part is {}{} (round trip {} idle, {} now).",
+            figures.rate,
+            text::could_carry(figures),
+            time_text(figures.idle_rtt),
+            time_text(figures.rtt),
+        )
+    })
 };
 
 /// Finds a path that others fill: the round trip of a load that always has data is clearly longer

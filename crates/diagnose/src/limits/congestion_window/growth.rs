@@ -4,8 +4,12 @@ use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, LegalVerdict};
 use fullpipe_units::{Ratio, Span};
 
 use crate::finding::{Finding, candidate_sets};
+use crate::limits::Cause;
+use crate::limits::congestion_window::{cause_of_window, longer_transfer, window_text};
+use crate::limits::loss::shallow_queue::pace_below_the_bottleneck;
 use crate::signals::path::mean_trend;
 use crate::signals::{CaptureView, ReceiverView, SenderView, losses};
+use crate::text::time_text;
 use crate::thresholds::{REGROWING_WINDOW_FACTOR, REGROWN_WINDOW_FACTOR};
 
 candidate_sets! {
@@ -35,6 +39,46 @@ candidate_sets! {
         "the drops of the queue of the sender's device, ssthresh (ss -ti), and its processor \
          time";
 }
+
+pub(crate) const RECOVERING: Cause = Cause {
+    received_sentence: |arrivals, _| {
+        format!(
+            "The sender still recovers from an earlier loss: a round trip of {} brings less than before it, and {} \
+             arrives.",
+            arrivals.rtt.unwrap_or_default(),
+            arrivals.rate
+        )
+    },
+    setting_remedies: |advice| {
+        // A short queue may have taken the packets: a pace overflows none.
+        let pace = pace_below_the_bottleneck(advice);
+        vec![Some(longer_transfer(advice)), advice.bbr_remedy(), pace]
+    },
+    ..cause_of_window(&["congestion-window/recovering"], |figures, _| {
+        format!(
+            "The sender still recovers from an earlier loss: it allows {} in flight and adds to it each {}.",
+            window_text(figures),
+            time_text(figures.rtt)
+        )
+    })
+};
+
+pub(crate) const EARLY_EXIT: Cause = Cause {
+    received_sentence: |arrivals, _| {
+        format!(
+            "Each round trip of {} brings a little more than the one before, and nothing is lost: the sender left slow \
+             start early, and adds slowly; {} arrives.",
+            arrivals.rtt.unwrap_or_default(),
+            arrivals.rate
+        )
+    },
+    ..cause_of_window(&["congestion-window/early-exit"], |figures, _| {
+        format!(
+            "The sender left slow start early, though nothing was lost: it allows {} in flight and adds slowly.",
+            window_text(figures)
+        )
+    })
+};
 
 /// Highest rate before a loss ÷ the rate now, from which the loss has made the congestion window
 /// small (CUBIC keeps 0.7).

@@ -4,8 +4,10 @@ use fullpipe_record::{CongestionWindowVerdict, Sample};
 use fullpipe_units::{ByteCount, Ratio, Span};
 
 use crate::finding::{Finding, candidate_sets};
-use crate::limits::receive_window;
+use crate::limits::congestion_window::{cause_of_window, longer_transfer};
+use crate::limits::{Cause, receive_window};
 use crate::signals::{CaptureView, SeenEnd, TransferView};
+use crate::text::time_text;
 use crate::thresholds::INITIAL_WINDOW;
 
 candidate_sets! {
@@ -13,6 +15,23 @@ candidate_sets! {
     RAMP_OR_LOST: [Loss Random],
         "a capture at the sender, which shows what it repeats";
 }
+
+pub(crate) const CAUSE: Cause = Cause {
+    received_sentence: |arrivals, _| {
+        format!(
+            "The transfer was over before it had speeded up: a sender starts slowly and doubles each round trip ({}).",
+            arrivals.rtt.unwrap_or_default()
+        )
+    },
+    setting_remedies: |advice| vec![Some(longer_transfer(advice))],
+    ..cause_of_window(&["congestion-window/ramp-up"], |figures, _| {
+        format!(
+            "The transfer was still speeding up when it ended: a sender starts slowly and doubles each round trip \
+                 ({}).",
+            time_text(figures.rtt)
+        )
+    })
+};
 
 /// Round trips by which a transfer may take longer than slow start does for its bytes: one for the
 /// request, and one for acknowledgements that are held back.

@@ -1,11 +1,29 @@
 //! Packets that overtake others and are taken for lost.
 
-use fullpipe_record::{CongestionWindowVerdict, TcpInfo};
+use fullpipe_record::{CongestionWindowVerdict, Scope, TcpInfo};
 use fullpipe_units::{Ratio, SegCount};
 
+use crate::advice::ManualRemedy;
 use crate::finding::Finding;
+use crate::limits::Cause;
+use crate::limits::congestion_window::{cause_of_window, window_text};
 use crate::signals::SenderView;
 use crate::thresholds::MIN_NEEDLESS_SHARE;
+
+pub(crate) const CAUSE: Cause = Cause {
+    manual_remedies: &[ManualRemedy::new(
+        "keep-the-order",
+        Scope::Path,
+        "Packets of one connection should take one way: check for links that are balanced packet \
+         by packet.",
+    )],
+    ..cause_of_window(&["congestion-window/reordering"], |figures, _| {
+        format!(
+            "Packets overtake each other, and the sender takes the late ones for lost: it keeps {} in flight.",
+            window_text(figures)
+        )
+    })
+};
 
 /// Finds a congestion window that the sender holds down though little was lost.
 pub(crate) fn held_without_loss(figures: &SenderView, held: Ratio) -> Option<Finding> {

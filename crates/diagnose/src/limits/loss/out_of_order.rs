@@ -66,9 +66,6 @@ pub(crate) fn out_of_order(arrivals: &ReceiverView) -> Option<Finding> {
     if arrivals.recovered_long_ago() {
         return None;
     }
-    if arrivals.shows_a_policer_in_a_long_repair() {
-        return Some(Finding::always(LossVerdict::Policer));
-    }
     if !arrivals.loss_explains_the_rate()? || arrivals.keeps_its_rate() {
         return None;
     }
@@ -198,12 +195,6 @@ impl<'a> ReceiverView<'a> {
         self.evidence.steady.is_some()
             && self.most_rounds(&self.flows) == 0
             && !self.grows_by(REGROWING_WINDOW_FACTOR)
-    }
-
-    /// Returns true if the path carried clearly faster data, until a repair that only a policer
-    /// makes so long.
-    fn shows_a_policer_in_a_long_repair(&self) -> bool {
-        self.shows_a_long_repair() && self.was_faster(NO_BURST_BEFORE_QUEUE)
     }
 
     fn shows_a_long_repair(&self) -> bool {

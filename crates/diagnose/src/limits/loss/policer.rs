@@ -1,12 +1,13 @@
 //! A device that discards what exceeds a rate.
 
-use fullpipe_record::{LossVerdict, Remedy};
+use fullpipe_record::{At, LossVerdict, Remedy, Scope};
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::advice::RemedyAdvice;
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::link::too_much_for_bbr;
-use crate::limits::loss;
+use crate::limits::loss::{cause_of_losses, loss_sentence};
+use crate::limits::{Cause, loss};
 use crate::signals::path::{stated_capacity, time_on_the_line};
 use crate::signals::{CaptureView, SenderView, losses, policer_rate};
 use crate::thresholds::{
@@ -19,6 +20,37 @@ candidate_sets! {
         "a longer transfer (-t 60): whether losses come again, at which window, and behind a \
          queue";
 }
+
+pub(crate) const CAUSE: Cause = Cause {
+    setting_remedies: |advice| {
+        vec![
+            advice.bbr_remedy(),
+            advice.parallel_streams(),
+            pace_below_the_policer(advice),
+        ]
+    },
+    manual_remedies: &[ManualRemedy::new(
+        "pace-below-the-policer",
+        Scope::Socket,
+        "The policer discards what exceeds its rate: a maximum pace a little below that rate loses \
+         nothing.",
+    )
+    .at_end(At::Sender)],
+    ..cause_of_losses(
+        &["loss/policer"],
+        |figures, _| {
+            let pattern = "many at once and without a queue that fills: a device discards what exceeds a rate";
+            loss_sentence(figures, pattern)
+        },
+        |arrivals, _| {
+            format!(
+                "Packets are lost again and again, though the path carries faster bursts: a device discards what \
+                 exceeds a rate, and {} arrives.",
+                arrivals.rate
+            )
+        },
+    )
+};
 
 /// Finds loss that comes without a queue. It is asked before the bottleneck: under such loss the
 /// rate may stand still as it does where the bottleneck is full.

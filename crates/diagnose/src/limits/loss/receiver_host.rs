@@ -1,14 +1,20 @@
 //! Losses that are drops of the receiving host.
 
-use fullpipe_record::{Limit, LossVerdict, Machine, Scope};
-use fullpipe_units::BitRate;
+use fullpipe_record::{Limit, LossVerdict, Machine, Remedy, Scope};
 
-use crate::advice::ManualRemedy;
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
+use crate::limits::Cause;
+use crate::limits::loss::{cause_of_losses, lost_text, pace_below};
 use crate::signals::machine::{self, DropCounter, HostDrops};
-use crate::signals::{SeenEnd, SenderView, TransferView, path};
+use crate::signals::{ReceiverView, SeenEnd, SenderView, TransferView, path, policer_rate};
 use crate::text::{self, time_text};
 use crate::thresholds::MIN_OWN_DROPS;
+
+pub(crate) const CAUSE: Cause = Cause {
+    setting_remedies: remedies,
+    ..cause_of_losses(&["loss/receiver-host"], sentence, received_sentence)
+};
 
 /// Finds losses that the receiving host made: it dropped a real share of what the sender sent again;
 /// or of the times at which data was out of order, from the receiving end alone. A queue that stands
@@ -39,32 +45,50 @@ pub(crate) fn find_cause(view: &TransferView, found: &Finding) -> Option<Finding
         .then(|| found.as_verdict(LossVerdict::ReceiverHost))
 }
 
-/// Returns the sentence on drops of the receiving host, of which the sender `lost` so much.
-pub(crate) fn sentence(figures: &SenderView, lost: &str) -> String {
+fn sentence(figures: &SenderView, _finding: &Finding) -> String {
     format!(
-        "The receiving host drops packets that have reached it: {}; {lost} were lost, which leaves {} over {}{}.",
+        "The receiving host drops packets that have reached it: {}; {} were lost, which leaves {} over {}{}.",
         machine::drops_text(HostDrops::of_receiver(&figures.evidence.receiver_machine)),
+        lost_text(figures),
         figures.rate,
         time_text(figures.rtt),
         text::could_carry(figures),
     )
 }
 
-/// Returns the sentence on drops of this host, which receives.
-pub(crate) fn sentence_here(machine: &Machine, rate: BitRate) -> String {
+fn received_sentence(arrivals: &ReceiverView, _finding: &Finding) -> String {
     format!(
-        "This host, which receives, drops packets that have reached it: {}; {rate} arrives.",
-        machine::drops_text(HostDrops::of_receiver(machine))
+        "This host, which receives, drops packets that have reached it: {}; {} arrives.",
+        machine::drops_text(HostDrops::of_receiver(&arrivals.evidence.receiver_machine)),
+        arrivals.rate
     )
 }
 
+/// Returns what helps; several connections only come in larger bursts.
+fn remedies(advice: &RemedyAdvice) -> Vec<Option<Remedy>> {
+    let manual = manual_remedies(&advice.evidence.receiver_machine).iter();
+    let manual = manual.map(|manual| Some(advice.by_a_person(manual)));
+    let settings = [advice.bbr_remedy(), pace_below_the_receiver(advice)];
+    settings.into_iter().chain(manual).collect()
+}
+
+/// `None` where no rate is known to pass.
+fn pace_below_the_receiver(advice: &RemedyAdvice) -> Option<Remedy> {
+    let known = policer_rate::lower_bound(advice.figures)?;
+    let why = format!(
+        "The receiving host drops packets of bursts, and is known to take {known} of data: with a maximum pace a little \
+         below that no burst is longer than the packets of a millisecond."
+    );
+    pace_below(advice, known, "pace-below-the-receiver", why)
+}
+
 /// Returns what helps against drops of the counter that has most of them.
-pub(crate) fn remedies(machine: &Machine) -> Vec<ManualRemedy> {
+fn manual_remedies(machine: &Machine) -> &'static [ManualRemedy] {
     match HostDrops::of_receiver(machine).map(|dropped| dropped.counter) {
-        Some(DropCounter::Filter) => vec![LIFT_FILTER],
-        Some(DropCounter::Backlog) => vec![LONGER_BACKLOG, SPREAD_WORK],
-        Some(DropCounter::Socket) => vec![ROOM_IN_SOCKETS],
-        Some(DropCounter::Ring) | None => vec![LARGER_RING, SPREAD_WORK],
+        Some(DropCounter::Filter) => &[LIFT_FILTER],
+        Some(DropCounter::Backlog) => &[LONGER_BACKLOG, SPREAD_WORK],
+        Some(DropCounter::Socket) => &[ROOM_IN_SOCKETS],
+        Some(DropCounter::Ring) | None => &[LARGER_RING, SPREAD_WORK],
     }
 }
 

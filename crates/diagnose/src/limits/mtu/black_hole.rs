@@ -3,15 +3,77 @@
 use fullpipe_record::{At, Change, MtuVerdict, Remedy, Sample, Scope, SenderApplicationVerdict};
 use fullpipe_units::{ByteCount, SegCount};
 
-use crate::advice::RemedyAdvice;
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::{Finding, candidate_sets};
+use crate::limits::Cause;
+use crate::limits::mtu::cause_of_size;
 use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView};
+use crate::text::size_text;
 use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
 
 candidate_sets! {
     /// Next to no data on an open connection.
     VANISHED_OR_SILENT: [Mtu BlackHole, SenderApplication Idle],
         "a capture at the other end";
+}
+
+pub(crate) const CAUSE: Cause = Cause {
+    captured_sentence,
+    disproof: |amount, _| {
+        let reason = "packets too large to pass (full ones passed)";
+        amount.full_segment_passed.then_some(reason)
+    },
+    setting_remedies: |advice| vec![Some(probe_the_mtu(advice))],
+    manual_remedies: &[
+        ManualRemedy::new(
+            "let-too-big-pass",
+            Scope::Path,
+            "A narrow link drops full packets and its ICMP error is filtered: let ICMP \"too big\" \
+             pass, and the sender learns the size at once.",
+        ),
+        ManualRemedy::new(
+            "lower-the-mtu",
+            Scope::Host,
+            "An MTU of the device, or of the route, that the narrow link lets pass: with it no \
+             packet is too large.",
+        )
+        .at_end(At::Sender),
+    ],
+    ..cause_of_size(
+        &["mtu/black-hole"],
+        |figures, _| {
+            format!(
+                "Packets with {} of data vanish on the path without an ICMP error: small packets pass, full ones do \
+                 not.",
+                size_text(figures.mss)
+            )
+        },
+        |_, _| {
+            "No packet of the data arrives, though the connection is open and small packets pass: full ones vanish on \
+             the path, or the sender sends none."
+                .to_owned()
+        },
+    )
+};
+
+fn captured_sentence(view: &CaptureView, finding: &Finding) -> Option<String> {
+    if view.capture.only.is_some() {
+        return Some(format!(
+            "The sender repeats its first {} again and again, and no answer was captured: full packets vanish on the \
+             path, or all do.",
+            view.passed_bytes()
+        ));
+    }
+    let text = if !view.is_at_sender() {
+        "The connection is open, and hardly any data came: full packets vanish on their way here, or the sender has \
+         none to send."
+    } else if finding.candidates.is_some() {
+        "The connection is open, and hardly any data passed: full packets of the other end vanish on their way here, \
+         or the programs have none to send."
+    } else {
+        return None;
+    };
+    Some(text.to_owned())
 }
 
 /// Finds full segments that vanish: the connection is open and the far end always has data, but no
@@ -86,7 +148,7 @@ fn timeout_count(sample: &Sample) -> u64 {
 }
 
 /// Lets the sender find a size of packets that arrives.
-pub(crate) fn probe_the_mtu(advice: &RemedyAdvice) -> Remedy {
+fn probe_the_mtu(advice: &RemedyAdvice) -> Remedy {
     let changes = vec![Change::Sysctl {
         name: "net.ipv4.tcp_mtu_probing".to_owned(),
         value: "1".to_owned(),

@@ -4,10 +4,31 @@ use fullpipe_model::window;
 use fullpipe_record::{At, Change, PacingVerdict, Remedy, Scope, TcpInfo};
 use fullpipe_units::{BitRate, Ratio, median};
 
-use crate::advice::RemedyAdvice;
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
+use crate::limits::Cause;
+use crate::limits::pacing::cause_of_pace;
 use crate::signals::{SenderView, share_of_votes};
+use crate::text::{self, rate_text, size_text};
 use crate::thresholds::{CLEARLY_LOWER_SHARE, MIN_LIMIT_SHARE, REACHED_RATE_SHARE};
+
+pub(crate) const CAUSE: Cause = Cause {
+    setting_remedies: |advice| vec![advice.bbr_remedy(), default_pacing_ratios(advice)],
+    manual_remedies: &[ManualRemedy::new(
+        "default-pacing-ratios",
+        Scope::Namespace,
+        "The kernel paces at tcp_pacing_ca_ratio percent of window ÷ round trip: below 100 the \
+         window is never used up. Its default is 120.",
+    )],
+    ..cause_of_pace(&["pacing/congestion-control"], |figures, _| {
+        format!(
+            "The sender's congestion control paces at {}, below what its window of {} would allow{}.",
+            rate_text(mean_pace(figures)),
+            size_text(figures.mean_size(|snapshot| snapshot.cwnd)),
+            text::could_carry(figures),
+        )
+    })
+};
 
 /// Returns the pace of the congestion control as the limit, if it left the congestion window
 /// clearly unused while data waited.
@@ -58,7 +79,7 @@ fn pacing_percent(tcp: &TcpInfo) -> Option<u32> {
 }
 
 /// Returns the mean pace of all streams together, as the kernel last computed it.
-pub(crate) fn mean_pace(figures: &SenderView) -> Option<BitRate> {
+fn mean_pace(figures: &SenderView) -> Option<BitRate> {
     figures
         .flows
         .iter()
@@ -88,7 +109,7 @@ const PACING_RATIOS: [(&str, u32); 2] = [
 
 /// Returns a change back to the kernel's default share of window ÷ round trip, in the part of a
 /// transfer that showed a lower one; `None` where none did.
-pub(crate) fn default_pacing_ratios(advice: &RemedyAdvice) -> Option<Remedy> {
+fn default_pacing_ratios(advice: &RemedyAdvice) -> Option<Remedy> {
     let lowered = PACING_RATIOS
         .into_iter()
         .zip(pacing_percents(advice.figures))

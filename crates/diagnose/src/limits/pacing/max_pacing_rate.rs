@@ -6,12 +6,15 @@ use fullpipe_record::{
 };
 use fullpipe_units::{BitRate, Ratio, Span};
 
-use crate::advice::RemedyAdvice;
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::{Finding, candidate_sets};
+use crate::limits::Cause;
 use crate::limits::capacity::link::FULL_OR_PACED;
+use crate::limits::pacing::cause_of_pace;
 use crate::limits::sender_application::rate_limited;
 use crate::limits::sender_itself::BUFFER_OR_PROGRAM;
 use crate::signals::{CaptureView, ReceiverView, SenderView, path};
+use crate::text::{self, rate_text};
 use crate::thresholds::{
     FEW_SEGMENTS, MAX_PACE_FACTOR, MIN_PACED_SHARE, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,
 };
@@ -21,6 +24,22 @@ candidate_sets! {
     PROGRAM_OR_PACE: [SenderApplication RateLimited, Pacing MaxPacingRate, Pacing Qdisc],
         "whether the sender's program sets a pace, and the queueing discipline of its device";
 }
+
+pub(crate) const CAUSE: Cause = Cause {
+    setting_remedies: |advice| vec![higher_pace(advice)],
+    manual_remedies: &[ManualRemedy::new(
+        "higher-pace",
+        Scope::Application,
+        "The program set a maximum pace on its sockets: set a higher one, or none.",
+    )],
+    ..cause_of_pace(&["pacing/max-pacing-rate"], |figures, _| {
+        format!(
+            "The sending program set a maximum pace of {} on its sockets, and the transfer reaches it{}.",
+            rate_text(max_pace(figures)),
+            text::could_carry(figures),
+        )
+    })
+};
 
 /// Returns the maximum pace of the sockets (`SO_MAX_PACING_RATE`) as the limit, if they reach all
 /// of it; or nearly all, and no queue stands on the path: headers and waiting may take the rest,
@@ -47,7 +66,7 @@ pub(crate) fn arrives_as_paced(arrivals: &ReceiverView) -> Option<Finding> {
 
 /// Returns the maximum pace that the program set, all streams together; `None` where a stream has
 /// none.
-pub(crate) fn max_pace(figures: &SenderView) -> Option<BitRate> {
+fn max_pace(figures: &SenderView) -> Option<BitRate> {
     figures
         .flows
         .iter()
@@ -56,7 +75,7 @@ pub(crate) fn max_pace(figures: &SenderView) -> Option<BitRate> {
 }
 
 /// `None` where the load is another program's, which was asked for its pace by somebody else.
-pub(crate) fn higher_pace(advice: &RemedyAdvice) -> Option<Remedy> {
+fn higher_pace(advice: &RemedyAdvice) -> Option<Remedy> {
     let pace = advice.evidence.request.pacing?;
     let why = format!(
         "The load was asked for a maximum pace of {pace} on each connection; without that the congestion control sets \

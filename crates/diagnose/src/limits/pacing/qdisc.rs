@@ -1,12 +1,33 @@
 //! A queueing discipline of the sending host that holds packets to a rate.
 
 use fullpipe_model::framing;
-use fullpipe_record::{IpVersion, PacingVerdict, QdiscReport};
+use fullpipe_record::{IpVersion, PacingVerdict, QdiscReport, Scope};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
+use crate::advice::ManualRemedy;
 use crate::finding::Finding;
+use crate::limits::Cause;
+use crate::limits::pacing::cause_of_pace;
 use crate::signals::{SenderView, machine, share_of_votes};
+use crate::text;
 use crate::thresholds::{MIN_LIMIT_SHARE, REACHED_RATE_SHARE, SEGMENT_TRAIN};
+
+pub(crate) const CAUSE: Cause = Cause {
+    setting_remedies: |advice| vec![advice.default_discipline()],
+    manual_remedies: &[ManualRemedy::new(
+        "higher-rate-of-the-discipline",
+        Scope::Host,
+        "The queueing discipline of the device has a rate (see tc qdisc): raise it, or replace the \
+         discipline.",
+    )],
+    ..cause_of_pace(&["pacing/qdisc"], |figures, _| {
+        format!(
+            "A queueing discipline of the sender's network device holds packets to a rate: {} of data is sent{}.",
+            figures.rate,
+            text::could_carry(figures),
+        )
+    })
+};
 
 /// Share of the congestion window in use below which the host's own queue holds a stream that has
 /// data to send: a train that waits to be larger leaves at most a third unused

@@ -1,9 +1,14 @@
 //! Devices between the ends that change windows.
 
-use fullpipe_record::{At, Buffer, Handshake, Limit, ReceiveWindowVerdict, Sample, WindowEdit};
+use fullpipe_record::{
+    At, Buffer, Evidence, Handshake, Limit, ReceiveWindowVerdict, Sample, Scope, WindowEdit,
+};
 use fullpipe_units::ByteCount;
 
+use crate::advice::ManualRemedy;
 use crate::finding::{Finding, candidate_sets};
+use crate::limits::Cause;
+use crate::limits::receive_window::{cause_of_window, own_window_sentence, window_sentence};
 use crate::signals::snapshot::own_window;
 use crate::signals::{CaptureView, ReceiverView, SenderView, syn_quotes};
 use crate::thresholds::{CLOCKED_SHARE, FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
@@ -38,6 +43,88 @@ candidate_sets! {
     /// A SYN without the offer to scale windows, captured on its way.
     NOT_OFFERED_OR_STRIPPED: [ReceiveWindow NoWindowScaling, ReceiveWindow WindowScaleStripped],
         "the SYN as it left one end and reached the other: a capture of the other end";
+}
+
+pub(crate) const SCALE_EDITED: Cause = Cause {
+    captured_sentence: |view, finding| {
+        let is_unseen = finding.is(ReceiveWindowVerdict::WindowScaleRewritten)
+            && view.capture.window_edit.is_none();
+        is_unseen.then(|| hidden_scale_sentence(view, finding))
+    },
+    setting_remedies: |advice| vec![advice.parallel_streams()],
+    manual_remedies: &[ManualRemedy::new(
+        "let-window-scale-pass",
+        Scope::Path,
+        "A firewall or router between the ends edits the window scale option of the handshake: its \
+         setting for TCP options must let it pass unchanged.",
+    )],
+    ..cause_of_window(
+        &[
+            "receive-window/window-scale-stripped",
+            "receive-window/window-scale-rewritten",
+        ],
+        |figures, finding| {
+            let (reason, misread) = (
+                scale_reason(figures.evidence, finding),
+                misread_text(figures),
+            );
+            window_sentence(figures, &format!("{reason}{misread}"))
+        },
+        |arrivals, finding| {
+            if finding.is(ReceiveWindowVerdict::WindowScaleStripped) || arrivals.moves_nothing() {
+                return own_window_sentence(arrivals, &scale_reason(arrivals.evidence, finding));
+            }
+            let rtt = arrivals.rtt.unwrap_or_default();
+            format!(
+                "Each round trip of {rtt} brings {} and then nothing, though more came at first, nothing is lost and \
+                 this end allows {}: the sender takes the window for less, as where a device on the way changes its \
+                 scale.",
+                arrivals.rate.bytes_in(rtt),
+                arrivals.usual_window().unwrap_or_default()
+            )
+        },
+    )
+};
+
+fn scale_reason(evidence: &Evidence, finding: &Finding) -> String {
+    let edit = if finding.is(ReceiveWindowVerdict::WindowScaleStripped) {
+        "removes the option that scales windows"
+    } else {
+        "changes the scale of the window"
+    };
+    format!("a device {} {edit}", syn_quotes::device_place(evidence))
+}
+
+pub(crate) const CLAMPED: Cause = Cause {
+    captured_sentence: |view, _| {
+        view.capture.window_edit.is_none().then(|| {
+            format!(
+                "Only about {} is in flight though the receiver allows {}: data follows the acknowledgements, and a \
+                 packet in each round trip is cut short, as at the end of a smaller window. A device behind this place \
+                 lowers it or changes its scale, or the program offers as little at a time; {}.",
+                view.flight_text(),
+                view.window_text(),
+                view.rate_text(),
+            )
+        })
+    },
+    setting_remedies: |advice| vec![advice.parallel_streams()],
+    manual_remedies: &[ManualRemedy::new(
+        "let-windows-pass",
+        Scope::Path,
+        "A traffic shaper or proxy between the ends lowers the window of each packet: exempt this \
+         traffic from it.",
+    )],
+    ..cause_of_window(
+        &["receive-window/window-clamped"],
+        |figures, _| window_sentence(figures, &clamp_reason(figures.evidence)),
+        |arrivals, _| own_window_sentence(arrivals, &clamp_reason(arrivals.evidence)),
+    )
+};
+
+fn clamp_reason(evidence: &Evidence) -> String {
+    let place = syn_quotes::device_place(evidence);
+    format!("a device {place} lowers the window")
 }
 
 /// Finds a sender that takes this end's window for less than a segment, as where a device removes
@@ -193,9 +280,17 @@ fn later_samples<'a>(figures: &'a SenderView) -> impl Iterator<Item = &'a Sample
     })
 }
 
+/// Returns the clause on a window whose scale the sender reads otherwise than the receiver means it;
+/// empty where both shift alike, or one of them is not seen.
+pub(crate) fn misread_text(figures: &SenderView) -> String {
+    misread_factor(figures).map_or_else(String::new, |factor| {
+        format!(", so that the sender takes it for 1/{factor} of itself")
+    })
+}
+
 /// Returns the factor by which the sender takes the receiver's windows for too small; `None` where
 /// both shift alike, or one of them is not seen.
-pub(crate) fn misread_factor(figures: &SenderView) -> Option<u64> {
+fn misread_factor(figures: &SenderView) -> Option<u64> {
     let scales_here = figures.tcp().find_map(|tcp| tcp.window_scaling)?;
     let read = if scales_here { shift_read(figures)? } else { 0 };
     1_u64
@@ -349,8 +444,7 @@ pub(crate) fn lowered_window(view: &CaptureView) -> Option<Finding> {
         && !view.is_answered_in_each_round_trip();
     let (cause, set) = if view.capture.clocked.is_some() && view.cuts_packets()? {
         (ReceiveWindowVerdict::WindowClamped, &LOWERED_OR_RESCALED)
-    } else if view.fills_misread_window()
-        || (view.was_fuller() && view.follows_acknowledgements() && !view.has_flight_swings())
+    } else if view.fills_misread_window() || (view.was_fuller() && view.follows_acknowledgements())
     {
         // The window of the handshake has no scale: what is sent into it no edit of the scale
         // makes smaller.
@@ -464,7 +558,7 @@ impl CaptureView<'_> {
 }
 
 /// Returns the sentence on a window whose scale changes where no capture shows it.
-pub(crate) fn hidden_scale_sentence(view: &CaptureView, finding: &Finding) -> String {
+fn hidden_scale_sentence(view: &CaptureView, finding: &Finding) -> String {
     if finding.candidates == Some(&UNSEEN_SCALE) {
         return "The sender asks for the window again and again and sends nothing: it takes it for less than a segment, \
                 as where a device removes or changes its scale, which the handshake would show; or its program pauses."

@@ -1,11 +1,19 @@
 //! What of the receiving host makes its window small.
 
+use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::kernel::{self, ReceiveBuffer};
-use fullpipe_record::{Buffer, Evidence, ReceiveWindowVerdict};
+use fullpipe_record::{
+    Buffer, Cause as CauseName, Evidence, LegalVerdict, ReceiveWindowVerdict, Remedy,
+};
 use fullpipe_units::{ByteCount, Ratio};
 
+use crate::advice::RemedyAdvice;
 use crate::finding::{Finding, candidate_sets};
-use crate::limits::receive_window::{device, memory_pressure};
+use crate::gates::EvidenceAmount;
+use crate::limits::Cause;
+use crate::limits::receive_window::{
+    cause_of_window, device, memory_pressure, own_window_sentence, window_sentence,
+};
 use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView, size_ratio, syn_quotes};
 use crate::thresholds::{FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR};
 
@@ -18,6 +26,57 @@ candidate_sets! {
         ReceiveWindow NoWindowScaling, ReceiveWindow WindowScaleStripped
     ] in [Sender],
         "tcp_window_scaling at the receiver, or the SYN as it left one end and reached the other";
+}
+
+pub(crate) const CAUSES: Cause = Cause {
+    disproof: EvidenceAmount::contradicted_by_ceiling,
+    setting_remedies: remedies,
+    ..cause_of_window(
+        &[
+            "receive-window/so-rcvbuf",
+            "receive-window/tcp-rmem-max",
+            "receive-window/autotuning-stalled",
+            "receive-window/no-window-scaling",
+        ],
+        |figures, finding| {
+            let reason = window_reason(finding.verdict);
+            // An offer may also have been lost on the way to a host that is not seen.
+            let is_unseen = figures.evidence.receiver.is_none();
+            let reason = if finding.is(ReceiveWindowVerdict::NoWindowScaling) && is_unseen {
+                "the other end agreed to no window scaling"
+            } else {
+                reason
+            };
+            let misread = device::misread_text(figures);
+            window_sentence(figures, &format!("{reason}{misread}"))
+        },
+        |arrivals, finding| own_window_sentence(arrivals, window_reason(finding.verdict)),
+    )
+};
+
+/// Returns the reason why a window is as small as it is.
+fn window_reason(verdict: LegalVerdict) -> &'static str {
+    match verdict.limit_cause() {
+        CauseName::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF",
+        CauseName::TcpRmemMax => "tcp_rmem",
+        CauseName::AutotuningStalled => {
+            "its kernel has not let the buffer grow to tcp_rmem, and no program fixed it"
+        }
+        _ => "window scaling is off",
+    }
+}
+
+fn remedies(advice: &RemedyAdvice) -> Vec<Option<Remedy>> {
+    let is_untuned = advice
+        .receiver_settings()
+        .is_some_and(|host| !host.moderate_rcvbuf);
+    advice.for_window(match advice.verdict.limit_cause() {
+        CauseName::AutotuningStalled => return advice.for_stalled_autotuning(),
+        CauseName::SoRcvbuf => WindowConstraint::FixedBuffer,
+        CauseName::NoWindowScaling => WindowConstraint::NoScaling,
+        _ if is_untuned => WindowConstraint::NoAutotuning,
+        _ => WindowConstraint::ReceiveMaximum,
+    })
 }
 
 pub(crate) fn at_receiver(figures: &SenderView, held: Ratio) -> Finding {

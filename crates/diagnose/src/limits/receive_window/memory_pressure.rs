@@ -1,9 +1,13 @@
 //! A receiving host that saves the memory of its TCP sockets, and so makes all windows small.
 
-use fullpipe_record::{Limit, Machine, ReceiveWindowVerdict, Sample};
+use fullpipe_record::{Limit, Machine, ReceiveWindowVerdict, Sample, Scope};
 use fullpipe_units::{ByteCount, Ratio};
 
+use crate::advice::ManualRemedy;
 use crate::finding::{Finding, candidate_sets};
+use crate::gates::EvidenceAmount;
+use crate::limits::Cause;
+use crate::limits::receive_window::{cause_of_window, own_window_sentence, window_sentence};
 use crate::signals::snapshot::own_window;
 use crate::signals::{ReceiverView, SenderStream, SenderView, machine, share_of_votes};
 use crate::thresholds::MIN_LIMIT_SHARE;
@@ -16,6 +20,37 @@ candidate_sets! {
         "the memory of TCP at the receiver (/proc/net/protocols, tcp_mem), and the window as it \
          leaves that host";
 }
+
+pub(crate) const CAUSE: Cause = Cause {
+    disproof: EvidenceAmount::contradicted_by_ceiling,
+    manual_remedies: &[
+        ManualRemedy::new(
+            "end-what-holds-memory",
+            Scope::Host,
+            "The sockets of the receiving host hold more than the second value of tcp_mem: ss -tnm \
+             shows whose (r: unread, w: not yet acknowledged, in skmem); end those programs, or let \
+             them read.",
+        ),
+        ManualRemedy::new(
+            "raise-tcp-mem",
+            Scope::Host,
+            "net.ipv4.tcp_mem counts pages of memory, not bytes: a second value above what all \
+             sockets need at once, as far as the host has memory to spare.",
+        ),
+    ],
+    ..cause_of_window(
+        &["receive-window/memory-pressure"],
+        |figures, _| {
+            let memory = machine::tcp_memory_text(&figures.evidence.receiver_machine);
+            let memory = memory.map_or_else(String::new, |memory| format!(": {memory}"));
+            window_sentence(
+                figures,
+                &format!("its host saves the memory of TCP{memory}"),
+            )
+        },
+        |arrivals, _| own_window_sentence(arrivals, "its host saves the memory of TCP, tcp_mem"),
+    )
+};
 
 /// Returns the receiving host's lack of TCP memory, if it made the window of `found` small.
 ///

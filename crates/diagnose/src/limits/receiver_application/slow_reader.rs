@@ -2,18 +2,21 @@
 
 use fullpipe_model::window;
 use fullpipe_record::{
-    LegalVerdict, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample,
+    At, LegalVerdict, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample, Scope,
     samples_by_stream,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, median};
 
+use crate::advice::ManualRemedy;
 use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::link;
-use crate::limits::{cpu, receive_window};
+use crate::limits::receiver_application::cause_of_reader;
+use crate::limits::{Cause, cpu, receive_window};
 use crate::signals::path::{self, time_on_the_line};
 use crate::signals::{
     CaptureView, JudgedSample, ReceiverView, SenderStream, SenderView, share_of_votes,
 };
+use crate::text::{size_text, time_text};
 use crate::thresholds::{
     FALLEN_WINDOW_SHARE, INFLATED_RTT_FACTOR, MIN_LIMIT_SHARE, MIN_WINDOW_USE, UNREAD_BUFFER_SHARE,
 };
@@ -30,6 +33,52 @@ candidate_sets! {
         ReceiverApplication SlowReader
     ],
         "what the receiver has unread (ss -tnm), and whether its program sets SO_RCVBUF";
+}
+
+pub(crate) const CAUSE: Cause = Cause {
+    captured_sentence: |view, finding| {
+        let of_receiver = view.figures.evidence.loaded_rtt?;
+        (late_receiver(view).as_ref() == Some(finding)).then(|| {
+            format!(
+                "The receiver answers late: a round trip takes {} for the sender and {of_receiver} for the receiver, \
+                 which has a queue of the path in its own; its program or its processor keeps the data waiting.",
+                time_text(view.figures.rtt),
+            )
+        })
+    },
+    received_sentence: |arrivals, finding| {
+        format!(
+            "The program here reads too slowly: data waits in its receive buffer for {} of the time, and only {} \
+             arrives.",
+            finding.share, arrivals.rate
+        )
+    },
+    manual_remedies: &[ManualRemedy::new(
+        "faster-reader",
+        Scope::Application,
+        "The receiving program must take the data faster; no setting of TCP helps.",
+    )
+    .at_end(At::Receiver)],
+    ..cause_of_reader(&["receiver-application/slow-reader"], sentence)
+};
+
+fn sentence(figures: &SenderView, finding: &Finding) -> String {
+    let most_room = largest_window(figures);
+    let how = if figures.evidence.http2_wait.is_some() {
+        format!(
+            "for {} of the time its HTTP/2 window lets nothing more be sent",
+            finding.share
+        )
+    } else if most_room == Some(ByteCount::ZERO) {
+        "its window stays closed".to_owned()
+    } else {
+        format!(
+            "it leaves room for {} at a time, where there was once room for {}",
+            size_text(figures.mean_size(|snapshot| snapshot.window)),
+            size_text(most_room),
+        )
+    };
+    format!("The receiving program reads too slowly: {how}.")
 }
 
 /// Finds a receive buffer that stays full of data in order: the program does not read it.

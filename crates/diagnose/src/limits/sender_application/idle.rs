@@ -1,12 +1,16 @@
 //! A sending program that has nothing to send.
 
-use fullpipe_record::{CapacityVerdict, LegalVerdict, SenderApplicationVerdict, Steady};
+use fullpipe_record::{
+    CapacityVerdict, LegalVerdict, Limit, Scope, SenderApplicationVerdict, Steady,
+};
 use fullpipe_units::{Ratio, Span};
 
+use crate::advice::ManualRemedy;
 use crate::finding::{Finding, candidate_sets};
+use crate::limits::Cause;
 use crate::limits::capacity::link::PAUSES_OR_CAPTURED_QUEUE;
 use crate::limits::send_buffer::buffer_is_full;
-use crate::limits::sender_application::rate_limited;
+use crate::limits::sender_application::{cause_of_writer, rate_limited};
 use crate::signals::{ArrivalCourse, CaptureView, ReceiverView, SenderView, share_of_votes};
 use crate::thresholds::{
     CLOCK_TICK, IDLE_CAPTURE_SHARE, IDLE_SHARE_OF_PATH, MIN_IDLE_SHARE, MIN_LIMIT_SHARE,
@@ -36,6 +40,67 @@ candidate_sets! {
     /// Pauses of the sender, or round trips that a queue makes longer.
     pub(crate) PAUSES_OR_FULL_PATH: [SenderApplication Idle, Capacity Shared, Capacity Link],
         "round-trip times next to the transfer (ping), or a capture at the sender";
+}
+
+pub(crate) const CAUSE: Cause = Cause {
+    captured_sentence: |view, finding| Some(captured_sentence(view, finding)),
+    received_sentence,
+    manual_remedies: &[ManualRemedy::new(
+        "faster-writer",
+        Scope::Application,
+        "The sending program must supply the data faster; no setting of TCP helps.",
+    )],
+    ..cause_of_writer(&["sender-application/idle"], |_, finding| {
+        format!(
+            "The sending program is slow: for {} of the time it left the connection without enough to send; \
+                 neither network nor buffers held it back.",
+            finding.share
+        )
+    })
+};
+
+fn captured_sentence(view: &CaptureView, finding: &Finding) -> String {
+    let (rate, window, idle) = (view.figures.rate, view.window_text(), view.capture.idle);
+    if finding.may_be(Limit::Mtu) && view.is_at_sender() {
+        "The connection is open, and hardly any data passed: the programs have none to send, or full packets of the \
+         other end vanish on their way here."
+            .to_owned()
+    } else if finding.may_be(Limit::Mtu) {
+        "The connection is open, and hardly any data came: the sender has none to send, or its full packets vanish on \
+         their way here."
+            .to_owned()
+    } else if idle.get() >= IDLE_CAPTURE_SHARE {
+        format!(
+            "The sending program is slow: for {idle} of the time little is in flight, though the receiver allows \
+             {window} and nothing is lost then."
+        )
+    } else {
+        format!(
+            "The sending program is slow: it sends at times of its own, and not as acknowledgements come, though the \
+             receiver allows {window} and nothing is lost; {rate} is what it offers."
+        )
+    }
+}
+
+fn received_sentence(arrivals: &ReceiverView, finding: &Finding) -> String {
+    let (rate, share) = (arrivals.rate, finding.share);
+    if finding.may_be(Limit::SendBuffer) {
+        format!(
+            "{rate} arrives evenly, this end could take more, and nothing is lost: the sender has no more to send, or \
+             its buffer holds no more."
+        )
+    } else if finding.may_be(Limit::Cpu) {
+        format!(
+            "The sender is silent for {share} of the time, longer than any window explains: its program has nothing to \
+             send, or gets no processor time."
+        )
+    } else {
+        format!(
+            "The sender pauses for {share} of the time, which a round trip of {} does not explain: its program has \
+             nothing to send, unless round trips take longer under load.",
+            arrivals.rtt.unwrap_or_default()
+        )
+    }
 }
 
 /// Share of the time with little in flight from which losses may be those of bursts after pauses

@@ -5,14 +5,53 @@ use fullpipe_record::{
 };
 use fullpipe_units::BitRate;
 
-use crate::advice::RemedyAdvice;
+use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::Finding;
+use crate::limits::Cause;
 use crate::limits::loss::policer;
 use crate::limits::mtu::mss_clamped;
+use crate::limits::sender_application::cause_of_writer;
 use crate::signals::{CaptureView, ReceiverView, SenderView};
+use crate::text::rate_text;
 use crate::thresholds::{
     FASTER_THAN_A_PACE, INFLATED_RTT_FACTOR, MAX_PACE_FACTOR, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
     MIN_SHARE_OF_FULL_BUFFER, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,
+};
+
+pub(crate) const CAUSE: Cause = Cause {
+    captured_sentence: |view, finding| {
+        let (rate, partial) = (view.figures.rate, view.capture.partial);
+        Some(if finding.candidates.is_some() {
+            format!(
+                "The sender offers no more: its data comes evenly, at {rate}, and neither the receiver nor the path \
+                 holds it back. More was in flight at times, as of a program that catches up with its rate, or where \
+                 a round trip took longer under a pace of its own."
+            )
+        } else {
+            format!(
+                "The sending program offers no more: it writes evenly, at {rate}, and {partial} of its packets hold no \
+                 full segments; neither the receiver nor the path holds it back."
+            )
+        })
+    },
+    received_sentence: |arrivals, _| {
+        let rate = arrivals.rate;
+        format!(
+            "The sender was asked for a rate and offered no more: {rate} arrives, and nothing holds it back."
+        )
+    },
+    setting_remedies: |advice| vec![higher_rate(advice)],
+    manual_remedies: &[ManualRemedy::new(
+        "higher-rate",
+        Scope::Application,
+        "The sender keeps to the rate that it was asked for: ask for a higher one, or for none.",
+    )],
+    ..cause_of_writer(&["sender-application/rate-limited"], |figures, _| {
+        format!(
+            "The sending program was asked for {} and offered no more; neither network nor buffers held it back.",
+            rate_text(figures.offered_rate())
+        )
+    })
 };
 
 /// Finds a sender that was asked for a rate and keeps to it, where its data arrives.
@@ -54,7 +93,7 @@ pub(crate) fn keeps_to_a_rate(figures: &SenderView) -> bool {
 }
 
 /// `None` where the load is another program's, which was asked for its rate by somebody else.
-pub(crate) fn higher_rate(advice: &RemedyAdvice) -> Option<Remedy> {
+fn higher_rate(advice: &RemedyAdvice) -> Option<Remedy> {
     let rate = advice.evidence.request.rate?;
     let why = format!(
         "The load was asked to offer {rate} on each connection and keeps to it; without that it offers all that the \
@@ -96,7 +135,7 @@ pub(crate) fn caught_up(view: &CaptureView) -> Option<Finding> {
         && !view.is_at_sender()
         && lost.get() < MIN_LOSS_OF_PROBES
         && !policer::loses_in_many_round_trips(view)
-        && mss_clamped::is_clamped(view.figures) != Some(true);
+        && mss_clamped::small_segments_of_sender(view.figures).is_none();
     found.then(|| Finding::new(SenderApplicationVerdict::RateLimited, even.share))
 }
 

@@ -1,21 +1,17 @@
 //! Loss that holds the congestion window down.
 
-pub(crate) mod out_of_order;
-pub(crate) mod policer;
-pub(crate) mod receiver_host;
-
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Change, Evidence, LossVerdict, Remedy, Scope};
+use fullpipe_record::{At, Change, LossVerdict, Remedy, Scope};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::advice::{ChangeOutlook, ManualRemedy, RemedyAdvice};
+use crate::advice::RemedyAdvice;
 use crate::finding::Finding;
-use crate::limits::LimitText;
 use crate::limits::congestion_window::growth::AFTER_A_BURST;
-use crate::limits::loss::policer::POLICER_OR_QUEUE;
+use crate::limits::loss::policer::{self, POLICER_OR_QUEUE};
+use crate::limits::{Cause, CauseNames, ReceiverSentence, SenderSentence};
 use crate::signals::path::time_on_the_line;
-use crate::signals::{ReceiverView, RetransmittedSegments, Row, SenderView, losses, policer_rate};
+use crate::signals::{RetransmittedSegments, SenderView, losses};
 use crate::text::{self, time_text};
 use crate::thresholds::{EXPLAINED_BY_LOSS_FACTOR, MIN_RECOVERIES};
 
@@ -141,133 +137,39 @@ pub(crate) fn loss_window(figures: &SenderView, loss: Ratio) -> Option<ByteCount
     control.mean_window(loss, figures.rtt?, figures.mss?)
 }
 
-impl LimitText for LossVerdict {
-    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
-        let share = figures.lost_segments().map_or_else(
-            || "some of the packets".to_owned(),
-            RetransmittedSegments::text,
-        );
-        let pattern = match self {
-            LossVerdict::ShallowQueue => {
-                "always at the same amount in flight: a queue on the path is too short"
-            }
-            LossVerdict::Policer => {
-                "many at once and without a queue that fills: a device discards what exceeds a rate"
-            }
-            LossVerdict::Random => "without a queue that fills",
-            LossVerdict::ReceiverHost => return receiver_host::sentence(figures, &share),
-        };
-        format!(
-            "Packet loss holds the sender back: {share} were lost, {pattern}; that leaves {} over {}{}.",
-            figures.rate,
-            time_text(figures.rtt),
-            text::could_carry(figures),
-        )
-    }
-
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        Some("whether that host drops packets that reached it (ip -s link, softnet_stat, nstat)")
-    }
-
-    fn received_sentence(&self, arrivals: &ReceiverView, finding: &Finding) -> String {
-        let rate = arrivals.rate;
-        match self {
-            Self::ReceiverHost => {
-                receiver_host::sentence_here(&arrivals.evidence.receiver_machine, rate)
-            }
-            Self::Random if finding.candidates.is_some() => format!(
-                "Data arrives out of order again and again: packets are lost or overtake each other on the path, and \
-                 {rate} arrives. Only the sender knows how many were lost."
-            ),
-            Self::Random => format!(
-                "Packets are lost again and again, at high rates and at low ones, as by chance, and {rate} arrives. \
-                 Only the sender knows how many were lost."
-            ),
-            Self::Policer => format!(
-                "Packets are lost again and again, though the path carries faster bursts: a device discards what \
-                 exceeds a rate, and {rate} arrives."
-            ),
-            Self::ShallowQueue => format!(
-                "Packets are lost again and again, always at the same rate of arrival: a queue on the path or of the \
-                 sending host is too short, and {rate} arrives."
-            ),
-        }
-    }
-
-    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
-        text::of_path(figures)
-    }
-
-    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        let pace = match self {
-            LossVerdict::Policer => policer::pace_below_the_policer(advice),
-            LossVerdict::ShallowQueue => pace_below_the_bottleneck(advice),
-            LossVerdict::Random => None,
-            // Several connections only come in larger bursts.
-            LossVerdict::ReceiverHost => {
-                return [advice.bbr_remedy(), pace_below_the_receiver(advice)]
-                    .into_iter()
-                    .flatten()
-                    .collect();
-            }
-        };
-        [advice.bbr_remedy(), advice.parallel_streams(), pace]
-            .into_iter()
-            .flatten()
-            .collect()
-    }
-
-    fn manual_remedies(&self, evidence: &Evidence) -> Vec<ManualRemedy> {
-        match self {
-            LossVerdict::Policer => vec![
-                ManualRemedy::new(
-                    "pace-below-the-policer",
-                    Scope::Socket,
-                    "The policer discards what exceeds its rate: a maximum pace a little below \
-                 that rate loses nothing.",
-                )
-                .at_end(At::Sender),
-            ],
-            LossVerdict::ShallowQueue => vec![ManualRemedy::new(
-                "longer-queue-on-the-path",
-                Scope::Path,
-                "The queue of the bottleneck is shorter than the bursts: a longer queue there, \
-                 or a sender that paces (fq, or a maximum pace), loses less.",
-            )],
-            LossVerdict::ReceiverHost => receiver_host::remedies(&evidence.receiver_machine),
-            LossVerdict::Random => vec![ManualRemedy::new(
-                "mend-the-path",
-                Scope::Path,
-                "Loss without a full queue has a cause: dirty optics, a bad cable, a duplex \
-                 mismatch, radio.",
-            )],
-        }
+/// Returns a cause of loss, with what is said of it from the sending end and from the receiving one.
+pub(crate) const fn cause_of_losses(
+    names: CauseNames,
+    sentence: SenderSentence,
+    received_sentence: ReceiverSentence,
+) -> Cause {
+    Cause {
+        received_sentence,
+        shown_rows: text::of_path,
+        other_end_would_show: Some(
+            "whether that host drops packets that reached it (ip -s link, softnet_stat, nstat)",
+        ),
+        ..Cause::new(names, sentence)
     }
 }
 
-/// `None` where no rate is known to pass.
-fn pace_below_the_receiver(advice: &RemedyAdvice) -> Option<Remedy> {
-    let known = policer_rate::lower_bound(advice.figures)?;
-    let why = format!(
-        "The receiving host drops packets of bursts, and is known to take {known} of data: with a maximum pace a little \
-         below that no burst is longer than the packets of a millisecond."
-    );
-    pace_below(advice, known, "pace-below-the-receiver", why)
+/// Returns the sentence on losses that come in such a pattern.
+pub(crate) fn loss_sentence(figures: &SenderView, pattern: &str) -> String {
+    format!(
+        "Packet loss holds the sender back: {} were lost, {pattern}; that leaves {} over {}{}.",
+        lost_text(figures),
+        figures.rate,
+        time_text(figures.rtt),
+        text::could_carry(figures),
+    )
 }
 
-/// `None` where the bottleneck's rate was not stated and does not show.
-pub(crate) fn pace_below_the_bottleneck(advice: &RemedyAdvice) -> Option<Remedy> {
-    let stated = advice
-        .outlook
-        .as_ref()
-        .and_then(ChangeOutlook::stated_capacity);
-    let known = stated.or_else(|| policer_rate::lower_bound(advice.figures))?;
-    let why = format!(
-        "The queue of the bottleneck is shorter than the bursts, and {known} of data passes it: with a maximum pace a \
-         little below that no burst is longer than the packets of a millisecond, which may still be more than the \
-         queue holds."
-    );
-    pace_below(advice, known, "pace-below-the-bottleneck", why)
+/// Returns how much was lost.
+pub(crate) fn lost_text(figures: &SenderView) -> String {
+    figures.lost_segments().map_or_else(
+        || "some of the packets".to_owned(),
+        RetransmittedSegments::text,
+    )
 }
 
 /// Share of the rate above which packets are dropped that a pace keeps to; the rest is room for

@@ -1,27 +1,21 @@
 //! A receiver that allows too little in flight.
 
-pub(crate) mod device;
-pub(crate) mod host;
-pub(crate) mod memory_pressure;
-
-use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::window;
 use fullpipe_record::{
-    Buffer, CapacityVerdict, CongestionWindowVerdict, Evidence, Limit, ReceiveWindowVerdict,
-    ReceiverApplicationVerdict, Remedy, Scope,
+    Buffer, CapacityVerdict, CongestionWindowVerdict, Limit, ReceiveWindowVerdict,
+    ReceiverApplicationVerdict,
 };
 use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::{Finding, candidate_sets};
-use crate::limits::LimitText;
 use crate::limits::capacity::link;
+use crate::limits::receive_window::host;
 use crate::limits::receiver_application::slow_reader::{self, usual_and_most};
 use crate::limits::sender_application::idle::PAUSES_OR_WINDOW;
+use crate::limits::{Cause, CauseNames, ReceiverSentence, SenderSentence};
 use crate::signals::path::exceeds_the_pipe;
 use crate::signals::{
-    CaptureView, ReceiverView, Row, SenderStream, SenderView, machine, share_of_votes, size_ratio,
-    syn_quotes,
+    CaptureView, ReceiverView, Row, SenderStream, SenderView, share_of_votes, size_ratio,
 };
 use crate::text::{self, rate_clause, size_text};
 use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_FILL, MIN_WINDOW_USE};
@@ -147,177 +141,54 @@ pub(crate) fn window_rows(figures: &SenderView) -> Vec<Row> {
     ]
 }
 
-fn reason_at_sender(verdict: ReceiveWindowVerdict, figures: &SenderView) -> String {
-    let is_clamped = verdict == ReceiveWindowVerdict::WindowClamped;
-    let misread = device::misread_factor(figures).filter(|_| !is_clamped);
-    let misread = misread.map_or_else(String::new, |factor| {
-        format!(", so that the sender takes it for 1/{factor} of itself")
-    });
-    if verdict == ReceiveWindowVerdict::MemoryPressure {
-        let memory = machine::tcp_memory_text(&figures.evidence.receiver_machine);
-        let memory = memory.map_or_else(String::new, |memory| format!(": {memory}"));
-        return format!("its host saves the memory of TCP{memory}");
+/// Returns a cause of a small window, with its sentence from either end.
+pub(crate) const fn cause_of_window(
+    names: CauseNames,
+    sentence: SenderSentence,
+    received_sentence: ReceiverSentence,
+) -> Cause {
+    Cause {
+        received_sentence,
+        shown_rows: window_rows,
+        other_end_would_show: Some(
+            "whether its program, its tcp_rmem, its processor or a device between the ends makes the window what it is",
+        ),
+        shows_in_few_packets: true,
+        ..Cause::new(names, sentence)
     }
-    // An offer may also have been lost on the way to a host that is not seen.
-    if verdict == ReceiveWindowVerdict::NoWindowScaling && figures.evidence.receiver.is_none() {
-        return format!("the other end agreed to no window scaling{misread}");
-    }
+}
+
+/// Returns the sentence on a window that is small for such a `reason`.
+pub(crate) fn window_sentence(figures: &SenderView, reason: &str) -> String {
+    let largest = figures.max_size(|snapshot| snapshot.window);
     format!(
-        "{}{misread}",
-        window_reason(verdict, &syn_quotes::device_place(figures.evidence))
+        "The receiver allows at most {} in flight{} ({reason}){}{}.",
+        size_text(largest),
+        text::in_streams(figures),
+        rate_clause(
+            largest
+                .zip(figures.rtt)
+                .map(|(size, rtt)| window::rate_of_window(size, rtt)),
+            figures.rtt,
+        ),
+        text::could_carry(figures),
     )
 }
 
-/// Returns the reason why a window is as small as it is; a device that makes it so is at `place`.
-fn window_reason(verdict: ReceiveWindowVerdict, place: &str) -> String {
-    match verdict {
-        ReceiveWindowVerdict::NoWindowScaling => "window scaling is off".to_owned(),
-        ReceiveWindowVerdict::SoRcvbuf => "its program fixed the buffer, SO_RCVBUF".to_owned(),
-        ReceiveWindowVerdict::TcpRmemMax => "tcp_rmem".to_owned(),
-        ReceiveWindowVerdict::AutotuningStalled => {
-            "its kernel has not let the buffer grow to tcp_rmem, and no program fixed it".to_owned()
-        }
-        ReceiveWindowVerdict::WindowScaleStripped => {
-            format!("a device {place} removes the option that scales windows")
-        }
-        ReceiveWindowVerdict::MemoryPressure => {
-            "its host saves the memory of TCP, tcp_mem".to_owned()
-        }
-        ReceiveWindowVerdict::WindowScaleRewritten => {
-            format!("a device {place} changes the scale of the window")
-        }
-        ReceiveWindowVerdict::WindowClamped => format!("a device {place} lowers the window"),
+/// Returns the sentence on a window of this end that is small for such a `reason`.
+pub(crate) fn own_window_sentence(arrivals: &ReceiverView, reason: &str) -> String {
+    let (rate, rtt) = (arrivals.rate, arrivals.rtt.unwrap_or_default());
+    let window = arrivals.usual_window().unwrap_or_default();
+    if arrivals.moves_nothing() {
+        return format!(
+            "Next to nothing arrives, though this end allows {window} and the sender has data: it takes the \
+             window for less than a segment, as where a device on the way removes or changes its scale."
+        );
     }
-}
-
-impl LimitText for ReceiveWindowVerdict {
-    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
-        let largest = figures.max_size(|snapshot| snapshot.window);
-        format!(
-            "The receiver allows at most {} in flight{} ({}){}{}.",
-            size_text(largest),
-            text::in_streams(figures),
-            reason_at_sender(*self, figures),
-            rate_clause(
-                largest
-                    .zip(figures.rtt)
-                    .map(|(size, rtt)| window::rate_of_window(size, rtt)),
-                figures.rtt,
-            ),
-            text::could_carry(figures),
-        )
-    }
-
-    fn captured_sentence(&self, view: &CaptureView, finding: &Finding) -> Option<String> {
-        if view.capture.window_edit.is_some() {
-            return None;
-        }
-        match self {
-            Self::WindowScaleRewritten => Some(device::hidden_scale_sentence(view, finding)),
-            Self::WindowClamped => Some(format!(
-                "Only about {} is in flight though the receiver allows {}: data follows the acknowledgements, and a \
-                 packet in each round trip is cut short, as at the end of a smaller window. A device behind this place \
-                 lowers it or changes its scale, or the program offers as little at a time; {}.",
-                view.flight_text(),
-                view.window_text(),
-                view.rate_text(),
-            )),
-            _ => None,
-        }
-    }
-
-    fn received_sentence(&self, arrivals: &ReceiverView, _finding: &Finding) -> String {
-        let (rate, rtt) = (arrivals.rate, arrivals.rtt.unwrap_or_default());
-        let window = arrivals.usual_window().unwrap_or_default();
-        if arrivals.moves_nothing() {
-            return format!(
-                "Next to nothing arrives, though this end allows {window} and the sender has data: it takes the \
-                 window for less than a segment, as where a device on the way removes or changes its scale."
-            );
-        }
-        if *self == Self::WindowScaleRewritten {
-            return format!(
-                "Each round trip of {rtt} brings {} and then nothing, though more came at first, nothing is lost and \
-                 this end allows {window}: the sender takes the window for less, as where a device on the way changes \
-                 its scale.",
-                rate.bytes_in(rtt)
-            );
-        }
-        let reason = window_reason(*self, &syn_quotes::device_place(arrivals.evidence));
-        format!(
-            "This end, which receives, allows at most {window} in flight ({reason}), and each round trip of {rtt} \
-             brings as much: {rate}."
-        )
-    }
-
-    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
-        window_rows(figures)
-    }
-
-    fn other_end_would_show(&self) -> Option<&'static str> {
-        Some(
-            "whether its program, its tcp_rmem, its processor or a device between the ends makes the window what it is",
-        )
-    }
-
-    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        let is_untuned = advice
-            .receiver_settings()
-            .is_some_and(|host| !host.moderate_rcvbuf);
-        let constraint = match self {
-            // No setting of a host changes what a device between them does to the window.
-            ReceiveWindowVerdict::WindowScaleStripped
-            | ReceiveWindowVerdict::WindowScaleRewritten
-            | ReceiveWindowVerdict::WindowClamped => {
-                return advice.parallel_streams().into_iter().collect();
-            }
-            // Other connections would only share the memory that is left.
-            ReceiveWindowVerdict::MemoryPressure => return Vec::new(),
-            ReceiveWindowVerdict::AutotuningStalled => return advice.for_stalled_autotuning(),
-            ReceiveWindowVerdict::SoRcvbuf => WindowConstraint::FixedBuffer,
-            ReceiveWindowVerdict::NoWindowScaling => WindowConstraint::NoScaling,
-            ReceiveWindowVerdict::TcpRmemMax if is_untuned => WindowConstraint::NoAutotuning,
-            ReceiveWindowVerdict::TcpRmemMax => WindowConstraint::ReceiveMaximum,
-        };
-        advice.for_window(constraint)
-    }
-
-    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
-        match self {
-            ReceiveWindowVerdict::WindowScaleStripped
-            | ReceiveWindowVerdict::WindowScaleRewritten => vec![ManualRemedy::new(
-                "let-window-scale-pass",
-                Scope::Path,
-                "A firewall or router between the ends edits the window scale option of the \
-                 handshake: its setting for TCP options must let it pass unchanged.",
-            )],
-            ReceiveWindowVerdict::WindowClamped => vec![ManualRemedy::new(
-                "let-windows-pass",
-                Scope::Path,
-                "A traffic shaper or proxy between the ends lowers the window of each packet: \
-                 exempt this traffic from it.",
-            )],
-            ReceiveWindowVerdict::MemoryPressure => vec![
-                ManualRemedy::new(
-                    "end-what-holds-memory",
-                    Scope::Host,
-                    "The sockets of the receiving host hold more than the second value of \
-                     tcp_mem: ss -tnm shows whose (r: unread, w: not yet acknowledged, in \
-                     skmem); end those programs, or let them read.",
-                ),
-                ManualRemedy::new(
-                    "raise-tcp-mem",
-                    Scope::Host,
-                    "net.ipv4.tcp_mem counts pages of memory, not bytes: a second value above \
-                     what all sockets need at once, as far as the host has memory to spare.",
-                ),
-            ],
-            ReceiveWindowVerdict::SoRcvbuf
-            | ReceiveWindowVerdict::TcpRmemMax
-            | ReceiveWindowVerdict::AutotuningStalled
-            | ReceiveWindowVerdict::NoWindowScaling => Vec::new(),
-        }
-    }
+    format!(
+        "This end, which receives, allows at most {window} in flight ({reason}), and each round trip of {rtt} brings \
+         as much: {rate}."
+    )
 }
 
 /// Finds this end's window as the limit, where each round trip brings as much as it allows. A
@@ -415,7 +286,7 @@ impl CaptureView<'_> {
 
 impl ReceiverView<'_> {
     /// Returns true if next to nothing arrives in the judged part.
-    fn moves_nothing(&self) -> bool {
+    pub(crate) fn moves_nothing(&self) -> bool {
         self.mss()
             .zip(self.rtt)
             .is_none_or(|(mss, rtt)| self.rate.bytes_in(rtt) * 2 < mss)

@@ -1,13 +1,11 @@
 //! Windows that programs keep above TCP, of which TCP shows nothing but a program that sends no
 //! more.
 
-pub(crate) mod credit;
-
 use std::net::SocketAddr;
 
 use fullpipe_model::application::{Application, find_application};
 use fullpipe_record::{
-    ApplicationWindowVerdict, At, CpuVerdict, Evidence, LegalVerdict, Limit,
+    ApplicationWindowVerdict, At, Cause as CauseName, CpuVerdict, Evidence, LegalVerdict, Limit,
     ReceiverApplicationVerdict, Remedy, Sample, Scope, SendBufferVerdict, SenderApplicationVerdict,
     UnknownVerdict,
 };
@@ -15,9 +13,10 @@ use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::advice::{ManualRemedy, RemedyAdvice};
 use crate::finding::{Finding, candidate_sets};
-use crate::limits::LimitText;
+use crate::gates::EvidenceAmount;
+use crate::limits::Cause;
 use crate::limits::application_window::credit::{ProgramCredit, is_reached};
-use crate::signals::{CaptureView, ReceiverView, Row, SenderView, TransferView, time_ratio};
+use crate::signals::{CaptureView, TransferView, time_ratio};
 use crate::text;
 use crate::thresholds::{FULLY_TUNED_SHARE, MIN_CHANNEL_FILL, MIN_LIMIT_SHARE};
 
@@ -275,23 +274,13 @@ pub(crate) fn ceiling_of(
     rtt: Option<Span>,
     credit: Option<ProgramCredit>,
 ) -> Option<BitRate> {
-    let is_of_credit = matches!(
-        found.verdict,
-        LegalVerdict::ApplicationWindow(verdict) if !is_ssh_channel(verdict)
-    );
+    let is_of_credit = found.limit_kind() == Limit::ApplicationWindow
+        && found.verdict.limit_cause() != CauseName::SshChannel;
     let counted = evidence.http2_wait.filter(|_| is_of_credit);
     counted
         .and_then(|wait| Some(BitRate::from_bytes_in(wait.window, rtt?)))
         .or_else(|| Some(credit.filter(|_| is_of_credit)?.allowed))
         .or_else(|| window_ceiling(evidence, rtt))
-}
-
-const fn is_ssh_channel(verdict: ApplicationWindowVerdict) -> bool {
-    matches!(
-        verdict,
-        ApplicationWindowVerdict::SshChannelOfSender
-            | ApplicationWindowVerdict::SshChannelOfReceiver
-    )
 }
 
 fn known_program(evidence: &Evidence) -> Option<&'static Application> {
@@ -303,15 +292,59 @@ fn known_program(evidence: &Evidence) -> Option<&'static Application> {
     }
 }
 
+pub(crate) const CAUSES: Cause = Cause {
+    captured_sentence: |view, _| {
+        Some(format!(
+            "The sender holds itself back, and the receiving program answers in each round trip: it may grant a window \
+             of its own, as SSH does. Always about {} is in flight, though the receiver allows {} and nothing is lost; \
+             {}.",
+            view.flight_text(),
+            view.window_text(),
+            view.rate_text()
+        ))
+    },
+    received_sentence: |arrivals, finding| {
+        let credit = ProgramCredit::from_receiver(arrivals);
+        let (evidence, rate, rtt) = (arrivals.evidence, arrivals.rate, arrivals.rtt);
+        window_sentence(finding.verdict, evidence, rate, rtt, credit)
+    },
+    shown_rows: |figures| {
+        let credit = ProgramCredit::from_sender(figures);
+        let in_flight = credit.map(|credit| format!("{} of each connection", credit.size));
+        let rows = text::trend_rows(figures).into_iter();
+        [("usually on the way", in_flight)]
+            .into_iter()
+            .chain(rows)
+            .collect()
+    },
+    disproof: EvidenceAmount::contradicted_by_ceiling,
+    setting_remedies: remedies,
+    ..Cause::new(
+        &[
+            "application-window/ssh-channel",
+            "application-window/http2",
+            "application-window/sftp",
+            "application-window/smb",
+            "application-window/other",
+        ],
+        |figures, finding| {
+            let credit = ProgramCredit::from_sender(figures);
+            let (evidence, rate, rtt) = (figures.evidence, figures.rate, figures.rtt);
+            window_sentence(finding.verdict, evidence, rate, rtt, credit)
+        },
+    )
+};
+
 /// Returns the limit in one sentence, as either end sees it.
 fn window_sentence(
-    verdict: ApplicationWindowVerdict,
+    verdict: LegalVerdict,
     evidence: &Evidence,
     rate: BitRate,
     rtt: Option<Span>,
     credit: Option<ProgramCredit>,
 ) -> String {
-    let of_program = known_program(evidence).filter(|_| is_ssh_channel(verdict));
+    let is_ssh = verdict.limit_cause() == CauseName::SshChannel;
+    let of_program = known_program(evidence).filter(|_| is_ssh);
     let window = of_program.and_then(|application| application.window);
     let window = window
         .or(credit.map(|credit| credit.size))
@@ -322,21 +355,20 @@ fn window_sentence(
         rtt.unwrap_or_default(),
         allowed.unwrap_or(rate)
     );
-    let (who, waits) = match verdict {
-        ApplicationWindowVerdict::SshChannelOfSender
-        | ApplicationWindowVerdict::SshChannelOfReceiver => {
+    let (who, waits) = match verdict.limit_cause() {
+        CauseName::SshChannel => {
             return format!(
                 "SSH allows only {window} of a channel in flight, whatever TCP would allow; {reached}"
             );
         }
-        ApplicationWindowVerdict::Http2 if let Some(wait) = evidence.http2_wait => {
+        CauseName::Http2 if let Some(wait) = evidence.http2_wait => {
             return format!(
                 "HTTP/2 has a window of its own, of {} here: data waits for the receiver's WINDOW_UPDATE frames, \
                  whatever TCP would allow; {reached}",
                 wait.window
             );
         }
-        ApplicationWindowVerdict::Http2 => (
+        CauseName::Http2 => (
             if is_initial_http2(credit.and_then(|credit| credit.most)) {
                 "HTTP/2 lets a connection begin with 65 535 B, and its receiver grants no more: it has"
             } else {
@@ -344,15 +376,15 @@ fn window_sentence(
             },
             "data waits for the receiver's WINDOW_UPDATE frames",
         ),
-        ApplicationWindowVerdict::SftpOfSender | ApplicationWindowVerdict::SftpOfReceiver => (
+        CauseName::Sftp => (
             "SFTP has so many requests under way and no more: it has",
             "the next request waits for an answer",
         ),
-        ApplicationWindowVerdict::SmbOfSender | ApplicationWindowVerdict::SmbOfReceiver => (
+        CauseName::Smb => (
             "SMB has so many requests under way and no more: it has",
             "the next request waits for an answer",
         ),
-        ApplicationWindowVerdict::Other => (
+        _ => (
             "The programs keep a window of their own: they have",
             "data leaves only when a message of the receiver has come",
         ),
@@ -363,110 +395,55 @@ fn window_sentence(
     )
 }
 
-impl LimitText for ApplicationWindowVerdict {
-    fn sentence(&self, figures: &SenderView, _finding: &Finding) -> String {
-        let credit = ProgramCredit::from_sender(figures);
-        window_sentence(*self, figures.evidence, figures.rate, figures.rtt, credit)
-    }
-
-    fn captured_sentence(&self, view: &CaptureView, _finding: &Finding) -> Option<String> {
-        Some(format!(
-            "The sender holds itself back, and the receiving program answers in each round trip: it may grant a window \
-             of its own, as SSH does. Always about {} is in flight, though the receiver allows {} and nothing is lost; \
-             {}.",
-            view.flight_text(),
-            view.window_text(),
-            view.rate_text()
-        ))
-    }
-
-    fn received_sentence(&self, arrivals: &ReceiverView, _finding: &Finding) -> String {
-        let credit = ProgramCredit::from_receiver(arrivals);
-        window_sentence(
-            *self,
-            arrivals.evidence,
-            arrivals.rate,
-            arrivals.rtt,
-            credit,
-        )
-    }
-
-    fn shown_rows(&self, figures: &SenderView) -> Vec<Row> {
-        let credit = ProgramCredit::from_sender(figures);
-        let in_flight = credit.map(|credit| format!("{} of each connection", credit.size));
-        [("usually on the way", in_flight)]
-            .into_iter()
-            .chain(text::trend_rows(figures))
-            .collect()
-    }
-
-    /// Returns a program without such a window, with what TCP would let it carry over this path.
-    fn setting_remedies(&self, advice: &RemedyAdvice) -> Vec<Remedy> {
-        let (id, at, why) = window_remedy(*self);
-        vec![advice.build_remedy(id, Scope::Application, at, Vec::new(), why.to_owned())]
-    }
-
-    fn manual_remedies(&self, _evidence: &Evidence) -> Vec<ManualRemedy> {
-        match self {
-            ApplicationWindowVerdict::SshChannelOfSender
-            | ApplicationWindowVerdict::SshChannelOfReceiver => vec![SESSIONS_SIDE_BY_SIDE],
-            ApplicationWindowVerdict::Http2 => vec![HTTP_1_1, REQUESTS_SIDE_BY_SIDE],
-            ApplicationWindowVerdict::SftpOfSender | ApplicationWindowVerdict::SftpOfReceiver => {
-                vec![STREAM_IN_PLACE_OF_SFTP, SESSIONS_SIDE_BY_SIDE]
-            }
-            ApplicationWindowVerdict::SmbOfSender | ApplicationWindowVerdict::SmbOfReceiver => {
-                vec![COPIES_SIDE_BY_SIDE, STREAM_IN_PLACE_OF_REQUESTS]
-            }
-            ApplicationWindowVerdict::Other => vec![CONNECTIONS_SIDE_BY_SIDE],
-        }
-    }
-}
-
-/// Returns the remedy that leaves the flow of data to TCP: its name, its end and its reason.
-const fn window_remedy(verdict: ApplicationWindowVerdict) -> (&'static str, At, &'static str) {
-    match verdict {
-        ApplicationWindowVerdict::SshChannelOfSender
-        | ApplicationWindowVerdict::SshChannelOfReceiver => (
+/// Returns what leaves the flow of data to TCP, with the rate that it would then have over this
+/// path, and what helps beside that.
+fn remedies(advice: &RemedyAdvice) -> Vec<Option<Remedy>> {
+    let (id, why, manual): (_, _, &[ManualRemedy]) = match advice.verdict.limit_cause() {
+        CauseName::SshChannel => (
             "program-without-a-window",
-            At::Receiver,
             "`fullpipe copy` logs in by the same ssh and moves the data over connections of its own, encrypted. \
              An rsync daemon, curl (HTTPS or FTP) or iperf3 leaves the flow of data to TCP, and so does HPN-SSH \
              at both ends. The window is the program's: no setting of TCP helps.",
+            &[SESSIONS_SIDE_BY_SIDE],
         ),
-        ApplicationWindowVerdict::Http2 => (
+        CauseName::Http2 => (
             "larger-http2-window",
-            At::Receiver,
             "A larger window of the stream and of the connection where the data is received: Envoy \
              initial_stream_window_size and initial_connection_window_size; Go MaxReceiveBufferPerStream and \
              MaxReceiveBufferPerConnection; gRPC InitialWindowSize and InitialConnWindowSize; Node.js \
              initialWindowSize and setLocalWindowSize; Kestrel InitialStreamWindowSize and \
              InitialConnectionWindowSize; nginx client_body_buffer_size and http2_body_preread_size.",
+            &[HTTP_1_1, REQUESTS_SIDE_BY_SIDE],
         ),
-        ApplicationWindowVerdict::SftpOfSender => {
-            ("more-requests-in-flight", At::Sender, MORE_SFTP)
-        }
-        ApplicationWindowVerdict::SftpOfReceiver => {
-            ("more-requests-in-flight", At::Receiver, MORE_SFTP)
-        }
-        ApplicationWindowVerdict::SmbOfSender => ("more-requests-in-flight", At::Sender, MORE_SMB),
-        ApplicationWindowVerdict::SmbOfReceiver => {
-            ("more-requests-in-flight", At::Receiver, MORE_SMB)
-        }
-        ApplicationWindowVerdict::Other => (
+        CauseName::Sftp => (
+            "more-requests-in-flight",
+            "More requests under way, or larger ones, at the client: `sftp -R requests -B bytes`, `rclone \
+             --sftp-concurrency` and `--sftp-chunk-size`, or a client that reads further ahead. From 2 MiB \
+             on the window of the SSH channel binds.",
+            &[STREAM_IN_PLACE_OF_SFTP, SESSIONS_SIDE_BY_SIDE],
+        ),
+        CauseName::Smb => (
+            "more-requests-in-flight",
+            "More requests under way, or larger ones: rsize and wsize of mount.cifs at a Linux client; \
+             `smb2 max credits`, `smb2 max read` and `smb2 max write` of a Samba server; MaxCmds of a \
+             Windows client and MaxMpxCt of its server with SMB 1.",
+            &[COPIES_SIDE_BY_SIDE, STREAM_IN_PLACE_OF_REQUESTS],
+        ),
+        _ => (
             "larger-application-window",
-            At::Receiver,
             "A larger window, or more or larger requests under way, in the settings of the program that sends the \
              small messages: no setting of TCP helps.",
+            &[CONNECTIONS_SIDE_BY_SIDE],
         ),
-    }
+    };
+    let (scope, at) = (Scope::Application, advice.verdict.limit_place());
+    let manual = manual.iter().map(|manual| advice.by_a_person(manual));
+    std::iter::once(advice.build_remedy(id, scope, at, Vec::new(), why.to_owned()))
+        .chain(manual)
+        .map(Some)
+        .collect()
 }
 
-const MORE_SFTP: &str = "More requests under way, or larger ones, at the client: `sftp -R requests -B bytes`, `rclone \
-                         --sftp-concurrency` and `--sftp-chunk-size`, or a client that reads further ahead. From 2 MiB \
-                         on the window of the SSH channel binds.";
-const MORE_SMB: &str = "More requests under way, or larger ones: rsize and wsize of mount.cifs at a Linux client; \
-                        `smb2 max credits`, `smb2 max read` and `smb2 max write` of a Samba server; MaxCmds of a \
-                        Windows client and MaxMpxCt of its server with SMB 1.";
 const SESSIONS_SIDE_BY_SIDE: ManualRemedy = ManualRemedy::new(
     "sessions-side-by-side",
     Scope::Application,
