@@ -33,6 +33,8 @@ pub(crate) enum Route<'p> {
     Campaign(&'p str),
     /// The settings of this host.
     Host,
+    /// What a result looks like.
+    Demo,
     /// The form of a new test.
     NewTest,
     /// A file that all pages have.
@@ -78,6 +80,7 @@ impl Route<'_> {
             "/history" => Route::History,
             "/campaigns" => Route::Campaigns,
             "/host" => Route::Host,
+            "/demo" => Route::Demo,
             "/new" => Route::NewTest,
             "/style.css" => Route::Asset(Asset::Style),
             "/chart.js" => Route::Asset(Asset::ChartScript),
@@ -123,6 +126,7 @@ impl Route<'_> {
                 | Route::Campaigns
                 | Route::Campaign(_)
                 | Route::Host
+                | Route::Demo
                 | Route::NewTest
         )
     }

@@ -10,10 +10,11 @@ use std::time::Duration;
 use fullpipe_record::{Direction, Event, EventLine, Interval};
 use fullpipe_sys::lock;
 use http::StatusCode;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::answer::Refusal;
@@ -161,6 +162,15 @@ fn cannot_start(error: &std::io::Error) -> Refusal {
     )
 }
 
+/// Returns the sentence with which a test said why it has no result.
+async fn first_line_of_errors(child: &mut Child) -> Option<String> {
+    let mut said = String::new();
+    let mut errors = child.stderr.take()?.take(MAX_ERRORS);
+    // What was said before it broke off is what there is.
+    let _ = timeout(TEXT_DEADLINE, errors.read_to_string(&mut said)).await;
+    Some(first_sentence(&said))
+}
+
 /// Returns the sentence with which the program says why it failed.
 fn first_sentence(errors: &str) -> String {
     let line = errors.lines().next().unwrap_or("it ended without a result");
@@ -194,6 +204,8 @@ pub(crate) struct Run {
     pub(crate) request: TestRequest,
     /// Its intervals so far.
     pub(crate) intervals: Vec<Interval>,
+    #[serde(skip)]
+    process: Option<Pid>,
 }
 
 /// The tests of a server.
@@ -203,7 +215,6 @@ pub(crate) struct Runs {
     state: Mutex<RunState>,
     /// Number of changes of the state.
     changes: watch::Sender<u64>,
-    stop: Notify,
 }
 
 impl Runs {
@@ -213,7 +224,6 @@ impl Runs {
             archive,
             state: Mutex::default(),
             changes: watch::Sender::new(0),
-            stop: Notify::new(),
         })
     }
 
@@ -227,9 +237,14 @@ impl Runs {
         self.changes.subscribe()
     }
 
-    /// Asks the test that runs to end.
+    /// Asks the test that runs to end; it keeps what it has.
     pub(crate) fn stop(&self) {
-        self.stop.notify_waiters();
+        if let RunState::Running(Run { process, .. }) = &*self.locked()
+            && let Some(process) = process
+        {
+            // One that has ended needs no signal.
+            let _ = kill_process(*process, Signal::TERM);
+        }
     }
 
     fn locked(&self) -> MutexGuard<'_, RunState> {
@@ -273,6 +288,7 @@ impl Runs {
             *state = RunState::Running(Run {
                 request: request.clone(),
                 intervals: Vec::new(),
+                process: child.id().and_then(|id| Pid::from_raw(id.cast_signed())),
             });
         });
         let runs = Arc::clone(self);
@@ -280,47 +296,40 @@ impl Runs {
         Ok(())
     }
 
-    /// Reads what a test says until it ends, or ends it.
+    /// Reads what a test says until it ends, or ends it after its time.
     async fn follow(&self, mut child: Child, request: TestRequest) {
         let time = Duration::from_secs(request.seconds.into()) + GRACE;
-        let mut errors = child.stderr.take();
-        let outcome = tokio::select! {
-            read = timeout(time, self.read_events(&mut child)) => {
-                read.unwrap_or(Err("it did not end in its time".to_owned()))
-            }
-            () = self.stop.notified() => Err("it was stopped".to_owned()),
-        };
-        let _ = child.start_kill();
-        let _ = child.wait().await;
-        let outcome = match outcome {
-            Ok(id) => match self
-                .archive
-                .ask(move |store| Ok(store.find_document(&id)?))
-                .await
-            {
-                Ok(kept) => RunState::Kept {
-                    request,
-                    id: kept.id,
-                },
-                Err(refusal) => RunState::Failed {
-                    request,
-                    why: format!("its result is not kept: {}", refusal.why),
+        let read = timeout(time, self.read_events(&mut child)).await;
+        let read = read.unwrap_or(Err("it did not end in its time".to_owned()));
+        let outcome = match read {
+            Ok(id) => self.kept_result(request, id).await,
+            Err(why) => RunState::Failed {
+                request,
+                why: match first_line_of_errors(&mut child).await {
+                    Some(said) if why.is_empty() => said,
+                    _ => why,
                 },
             },
-            Err(why) if why.is_empty() => {
-                let mut said = String::new();
-                if let Some(errors) = errors.take() {
-                    // What was said before is what there is.
-                    let _ = errors.take(MAX_ERRORS).read_to_string(&mut said).await;
-                }
-                RunState::Failed {
-                    request,
-                    why: first_sentence(&said),
-                }
-            }
-            Err(why) => RunState::Failed { request, why },
         };
+        // As long as the state says that it runs, its number is that of no other process.
         self.change(|state| *state = outcome);
+        let _ = child.start_kill();
+        let _ = child.wait().await;
+    }
+
+    /// Returns the state after a test with a result, which the archive may have refused.
+    async fn kept_result(&self, request: TestRequest, id: String) -> RunState {
+        let found = self.archive.ask(move |store| Ok(store.find_document(&id)?));
+        match found.await {
+            Ok(kept) => RunState::Kept {
+                request,
+                id: kept.id,
+            },
+            Err(refusal) => RunState::Failed {
+                request,
+                why: format!("its result is not kept: {}", refusal.why),
+            },
+        }
     }
 
     /// Returns the identifier of the result, which is the last of what a test says.

@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use jiff::Timestamp;
 use serde::Deserialize;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::access::{AccessToken, HostList};
@@ -28,7 +29,7 @@ use crate::live::live_events;
 use crate::metrics::{METRICS, archive_metrics, probe_metrics};
 use crate::page::{
     ListQuery, TestForm, advice_arguments, campaign_page, campaigns_page, comparison_page,
-    document_page, failure_page, history_begin, history_page, host_page, login_page,
+    demo_page, document_page, failure_page, history_begin, history_page, host_page, login_page,
     measurements_page, new_test_page, now_page, script, style,
 };
 use crate::route::{Asset, Query, Route};
@@ -90,40 +91,53 @@ struct WebServer {
     runs: Arc<Runs>,
     /// Name of the cookie: another server of this host has another one.
     cookie: String,
+    places: Arc<ClientPlaces>,
 }
 
-/// Serves pages on a listener until the future is dropped.
+/// Serves pages on these listeners, which have one port, until the future is dropped.
 ///
 /// # Errors
-/// Fails if the system does not tell the address of the listener.
-pub async fn serve_pages(listener: TcpListener, options: WebOptions) -> io::Result<()> {
-    let port = listener.local_addr()?.port();
+/// Fails if the system does not tell the address of a listener.
+pub async fn serve_pages(listeners: Vec<TcpListener>, options: WebOptions) -> io::Result<()> {
+    let port = match listeners.first() {
+        Some(listener) => listener.local_addr()?.port(),
+        None => return Ok(()),
+    };
     let archive = Archive::new(options.archive.clone());
     let server = Arc::new(WebServer {
         runs: Runs::new(options.program.clone(), archive.clone()),
         archive,
         cookie: format!("fullpipe_{port}"),
+        places: ClientPlaces::new(MAX_CONNECTIONS, MAX_OF_CLIENT),
         options,
     });
-    let places = ClientPlaces::new(MAX_CONNECTIONS, MAX_OF_CLIENT);
-    loop {
-        let Ok((stream, client)) = listener.accept().await else {
-            sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let Ok(place) = places.take_place(client.ip()) else {
-            continue;
-        };
-        let server = Arc::clone(&server);
-        tokio::spawn(async move {
-            // Whoever still reads after that connects again.
-            let _ = timeout(MAX_AGE, server.serve_connection(stream)).await;
-            drop(place);
-        });
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        accepting.spawn(Arc::clone(&server).accept_connections(listener));
     }
+    accepting.join_all().await;
+    Ok(())
 }
 
 impl WebServer {
+    async fn accept_connections(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            let Ok((stream, client)) = listener.accept().await else {
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let Ok(place) = self.places.take_place(client.ip()) else {
+                continue;
+            };
+            let server = Arc::clone(&self);
+            tokio::spawn(async move {
+                // Whoever still reads after that connects again.
+                let _ = timeout(MAX_AGE, server.serve_connection(stream)).await;
+                drop(place);
+            });
+        }
+    }
+
     async fn serve_connection(self: Arc<Self>, stream: TcpStream) {
         let connection = match &self.options.identity {
             None => ControlConnection::Plain(stream),
@@ -247,6 +261,10 @@ impl WebServer {
             }
             Route::Campaign(id) => page(self.campaign(id).await?),
             Route::Host => page(self.host_page(&query).await?),
+            Route::Demo => {
+                let demo = ["demo", "--virtual", "--json"].map(str::to_owned);
+                page(demo_page(&self.options.program.printed_text(&demo).await?)?)
+            }
             Route::NewTest => page(self.new_test(&query).await?),
             Route::ApiDocuments => {
                 let list = ListQuery::from_query(&query, now)?;

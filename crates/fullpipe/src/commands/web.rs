@@ -1,12 +1,13 @@
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 
 use fullpipe_control::{WebIdentity, listen_tcp};
 use fullpipe_store::ArchiveLocation;
 use fullpipe_sys::random_bytes;
 use fullpipe_web::{AccessToken, HostList, TestProgram, WebOptions, serve_pages};
+use tokio::net::TcpListener;
 use tokio::runtime;
 
 use super::keep::VARIABLE as ARCHIVE_VARIABLE;
@@ -29,7 +30,7 @@ pub(crate) struct WebArguments {
     /// Port to listen on [default: 5280]
     #[arg(long, short, value_parser = integer_parser(0..=u16::MAX), help_heading = "Server")]
     port: Option<u16>,
-    /// Address to listen on [default: 127.0.0.1]
+    /// Address to listen on [default: loopback]
     ///
     /// One that other hosts reach needs --token-file, and --cert with --key-pem.
     #[arg(long, short = 'B', value_name = "ADDRESS", help_heading = "Server")]
@@ -127,6 +128,19 @@ impl WebArguments {
         AccessToken::from_text(text).map_err(|why| wrong(&why))
     }
 
+    /// Listens on the address; by default on loopback of IPv6, too, where the host has it.
+    fn listen(&self, address: SocketAddr) -> Result<Vec<TcpListener>> {
+        let first = listen_tcp(Some(address.ip()), address.port(), |_| Ok(()))
+            .map_err(|error| Failure::cannot_listen(&error, "--port"))?;
+        let port = first.local_addr().map_err(cannot("serve pages"))?.port();
+        let mut listeners = vec![first];
+        if self.bind.is_none() {
+            let loopback = Some(Ipv6Addr::LOCALHOST.into());
+            listeners.extend(listen_tcp(loopback, port, |_| Ok(())).ok());
+        }
+        Ok(listeners)
+    }
+
     async fn serve(
         &self,
         address: SocketAddr,
@@ -134,9 +148,8 @@ impl WebArguments {
         token: AccessToken,
         terminal: &Terminal,
     ) -> Result {
-        let listener = listen_tcp(Some(address.ip()), address.port(), |_| Ok(()))
-            .map_err(|error| Failure::cannot_listen(&error, "--port"))?;
-        let address = listener.local_addr().map_err(cannot("serve pages"))?;
+        let listeners = self.listen(address)?;
+        let address = listeners[0].local_addr().map_err(cannot("serve pages"))?;
         let scheme = if identity.is_some() { "https" } else { "http" };
         let archive = self.place.location()?;
         terminal.print_progress(&format!(
@@ -152,7 +165,7 @@ impl WebArguments {
             archive,
         };
         until_asked_to_end(async {
-            serve_pages(listener, options)
+            serve_pages(listeners, options)
                 .await
                 .map_err(cannot("serve pages"))
         })

@@ -304,7 +304,7 @@ fn the_rate_on_the_page_is_that_of_the_result_and_a_test_can_be_stopped() {
     wait_for("data-rate");
     let stopped = pages.ask("DELETE /api/v1/runs", &[&bearer()], "");
     assert_eq!(stopped.0, 200);
-    wait_for("it was stopped");
+    wait_for("is over: ");
 
     assert_eq!(run(3).0, 200);
     wait_for("data-rate");
@@ -350,6 +350,7 @@ fn who_does_not_belong_there_gets_and_changes_nothing() {
         "/measurements",
         "/campaigns",
         "/campaigns/zz",
+        "/host",
         "/metrics",
         "/api/v1/documents",
         "/nothing",
@@ -734,7 +735,56 @@ fn an_archive_that_is_missing_is_said_and_found_once_it_is_there() {
     pages.serve(&[]);
     let (status, _, body) = pages.ask("GET /measurements", &[&bearer()], "");
     assert_eq!(status, 503);
-    assert_says(&body, &["no archive at", "store create"]);
+    assert_says(&body, &["no archive at", "store create", "href=\"/demo\""]);
+    assert_says(&pages.get("/demo"), &["<svg", "send-buffer"]);
     Store::create(&pages.location()).unwrap();
+    assert!(pages.get("/measurements").contains("No document"));
+}
+
+#[test]
+fn a_result_that_finds_a_full_disk_is_said_and_nothing_else_is_lost() {
+    require!(Root, Unshare);
+    let _load = load_slot();
+    let (_far, port) = far_end();
+    let folder = tempfile::tempdir().unwrap();
+    write_secret(folder.path().join("token"), TOKEN);
+    // Whoever does not leave room for it finds no archive on that disk.
+    let script = "mount -t tmpfs -o size=100k none \"$1\" && cd \"$1\" && \"$2\" store create --store a.db >/dev/null && \
+                  { head -c 10M /dev/zero > rest || true; } 2>/dev/null && shift && exec \"$@\"";
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let own = free_port();
+    let target = format!("127.0.0.1:{port}");
+    let program = fullpipe(&[]).get_program().to_owned();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(&disk)
+        .arg(program)
+        .args(["web", "--store", "a.db", "-p", &own.to_string()])
+        .args(["--targets", &target, "--token-file"])
+        .arg(folder.path().join("token"))
+        .env("XDG_STATE_HOME", folder.path());
+    let pages = Pages {
+        folder,
+        archive: String::new(),
+        port: own,
+        server: Some(Running::start(&mut command)),
+    };
+    wait_for_listener(own);
+    let fields = [&*bearer(), "Content-Type: application/json"];
+    let body = json!({"host": target, "reverse": false, "seconds": 1, "streams": 1});
+    let (status, _, answer) = pages.ask("POST /api/v1/runs", &fields, &body.to_string());
+    assert_eq!(status, 200, "{answer}");
+    let begun = Instant::now();
+    let state = loop {
+        let state = pages.get("/api/v1/runs");
+        if !state.contains("running") {
+            break state;
+        }
+        assert!(begun.elapsed() < TIMEOUT, "{state}");
+        sleep(Duration::from_millis(100));
+    };
+    assert_says(&state, &["failed", "its result is not kept"]);
     assert!(pages.get("/measurements").contains("No document"));
 }

@@ -17,6 +17,7 @@ mod latency;
 mod listings;
 mod live;
 mod over_ssh;
+mod pages;
 mod program_windows;
 mod receiving_host;
 mod relay;

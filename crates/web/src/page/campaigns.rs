@@ -2,11 +2,10 @@
 
 use fullpipe_record::{Content, Document, StoredDocument, SweepReport};
 use fullpipe_report::chart::{displayable_text, escape_html};
-use fullpipe_report::{PageSource, page_content};
 use fullpipe_units::count_noun;
 
 use super::measurements::short_time;
-use super::shell::{Place, whole_page};
+use super::shell::{Place, document_content, whole_page};
 use crate::answer::Refusal;
 use crate::route::link_with_query;
 
@@ -55,11 +54,7 @@ pub(crate) fn campaign_page(report: SweepReport, is_over: bool) -> Result<String
     let document = Document::new(Content::Sweep {
         sweep: Box::new(report),
     });
-    let source = PageSource {
-        name: "",
-        document: &document,
-    };
-    let shown = page_content(&[source]).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let shown = document_content("", &document)?;
     let refresh = if is_over { "" } else { " data-refresh" };
     let content = format!("<div{refresh}>\n{}</div>\n", shown.body);
     Ok(whole_page(&shown.title, Some(Place::Campaigns), &content))

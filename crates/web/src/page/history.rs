@@ -2,11 +2,10 @@
 
 use fullpipe_record::{Content, Document, HistoryReport};
 use fullpipe_report::chart::escape_html;
-use fullpipe_report::{PageSource, page_content};
 use jiff::Timestamp;
 
 use super::measurements::{options, parse_since};
-use super::shell::{Place, whole_page};
+use super::shell::{Place, document_content, whole_page};
 use crate::answer::Refusal;
 use crate::route::Query;
 
@@ -61,11 +60,7 @@ pub(crate) fn history_page(
     let document = Document::new(Content::History {
         history: Box::new(history),
     });
-    let source = PageSource {
-        name: "",
-        document: &document,
-    };
-    let shown = page_content(&[source]).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let shown = document_content("", &document)?;
     let content = form + &shown.body;
     Ok(whole_page(&shown.title, Some(Place::History), &content))
 }

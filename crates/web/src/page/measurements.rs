@@ -2,12 +2,11 @@
 
 use fullpipe_record::{Content, Document, LegalVerdict, Limit, StoredDocument, StoredFacts};
 use fullpipe_report::chart::{displayable_text, escape_html};
-use fullpipe_report::{PageSource, page_content};
 use fullpipe_store::{DocumentFilter, DocumentPosition};
 use fullpipe_units::Span;
 use jiff::Timestamp;
 
-use super::shell::{Place, whole_page};
+use super::shell::{Place, document_content, whole_page};
 use crate::answer::Refusal;
 use crate::route::{Query, link_with_query};
 
@@ -237,12 +236,7 @@ pub(crate) fn document_page(head: &StoredDocument, body: Option<&[u8]>) -> Resul
     };
     let own = body.and_then(|body| Document::from_json(body).ok());
     let document = own.unwrap_or_else(facts);
-    let name = short_time(&head.started);
-    let source = PageSource {
-        name: &name,
-        document: &document,
-    };
-    let shown = page_content(&[source]).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    let shown = document_content(&short_time(&head.started), &document)?;
     let id = escape_html(&head.id);
     let history = if head.peer.is_empty() {
         String::new()

@@ -16,4 +16,4 @@ pub(crate) use host::{advice_arguments, host_page};
 pub(crate) use login::login_page;
 pub(crate) use measurements::{ListQuery, document_page, measurements_page};
 pub(crate) use now::{TestForm, live_part, new_test_page, now_page};
-pub(crate) use shell::{failure_page, script, style};
+pub(crate) use shell::{demo_page, failure_page, script, style};

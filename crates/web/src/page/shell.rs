@@ -1,7 +1,9 @@
 //! What all pages have.
 
+use fullpipe_record::Document;
 use fullpipe_report::chart::{displayable_text, escape_html};
-use fullpipe_report::{page_script, page_style};
+use fullpipe_report::{PageContent, PageSource, page_content, page_script, page_style};
+use http::StatusCode;
 
 use crate::answer::Refusal;
 
@@ -69,6 +71,26 @@ pub(crate) fn bare_page(title: &str, body: &str) -> String {
     )
 }
 
+/// Returns the articles of a document, beside which its `name` stands.
+///
+/// # Errors
+/// Fails if no page can show it.
+pub(crate) fn document_content(name: &str, document: &Document) -> Result<PageContent, Refusal> {
+    page_content(&[PageSource { name, document }])
+        .map_err(|error| Refusal::bad_request(error.to_string()))
+}
+
+/// Returns the page of the demo, from what the program prints of it.
+///
+/// # Errors
+/// Fails if that is no document.
+pub(crate) fn demo_page(json: &str) -> Result<String, Refusal> {
+    let document = Document::from_json(json.as_bytes())
+        .map_err(|error| Refusal::bad_request(format!("the demo has no document: {error}")))?;
+    let shown = document_content("", &document)?;
+    Ok(whole_page(&shown.title, None, &shown.body))
+}
+
 /// Returns the page of a request that has no result.
 pub(crate) fn failure_page(refusal: &Refusal) -> String {
     let status = refusal.status;
@@ -78,6 +100,9 @@ pub(crate) fn failure_page(refusal: &Refusal) -> String {
         first.make_ascii_uppercase();
     }
     let sentence = escape_html(&displayable_text(&sentence));
-    let content = format!("<h1>{reason}</h1>\n<p>{sentence}.</p>\n");
+    let mut content = format!("<h1>{reason}</h1>\n<p>{sentence}.</p>\n");
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        content += "<p><a href=\"/demo\">What a result looks like</a></p>\n";
+    }
     whole_page(reason, None, &content)
 }
