@@ -163,12 +163,14 @@ fn cannot_start(error: &std::io::Error) -> Refusal {
 }
 
 /// Returns the sentence with which a test said why it has no result.
-async fn first_line_of_errors(child: &mut Child) -> Option<String> {
+async fn first_line_of_errors(child: &mut Child) -> String {
     let mut said = String::new();
-    let mut errors = child.stderr.take()?.take(MAX_ERRORS);
-    // What was said before it broke off is what there is.
-    let _ = timeout(TEXT_DEADLINE, errors.read_to_string(&mut said)).await;
-    Some(first_sentence(&said))
+    if let Some(errors) = child.stderr.take() {
+        let mut errors = errors.take(MAX_ERRORS);
+        // What was said before it broke off is what there is.
+        let _ = timeout(TEXT_DEADLINE, errors.read_to_string(&mut said)).await;
+    }
+    first_sentence(&said)
 }
 
 /// Returns the sentence with which the program says why it failed.
@@ -303,13 +305,11 @@ impl Runs {
         let read = read.unwrap_or(Err("it did not end in its time".to_owned()));
         let outcome = match read {
             Ok(id) => self.kept_result(request, id).await,
-            Err(why) => RunState::Failed {
+            Err(why) if why.is_empty() => RunState::Failed {
                 request,
-                why: match first_line_of_errors(&mut child).await {
-                    Some(said) if why.is_empty() => said,
-                    _ => why,
-                },
+                why: first_line_of_errors(&mut child).await,
             },
+            Err(why) => RunState::Failed { request, why },
         };
         // As long as the state says that it runs, its number is that of no other process.
         self.change(|state| *state = outcome);

@@ -788,3 +788,24 @@ fn a_result_that_finds_a_full_disk_is_said_and_nothing_else_is_lost() {
     assert_says(&state, &["failed", "its result is not kept"]);
     assert!(pages.get("/measurements").contains("No document"));
 }
+
+#[test]
+fn a_server_that_is_killed_leaves_its_test_to_its_end_and_the_next_waits_for_that() {
+    let _load = load_slot();
+    let (_far, port) = far_end();
+    let target = format!("127.0.0.1:{port}");
+    let targets = ["--targets", &target];
+    let mut pages = Pages::start(&targets);
+    let body = json!({"host": target, "reverse": true, "seconds": 3, "streams": 1}).to_string();
+    let fields = [&*bearer(), "Content-Type: application/json"];
+    assert_eq!(pages.ask("POST /api/v1/runs", &fields, &body).0, 200);
+    pages.server = None;
+    pages.serve(&targets);
+    let (status, _, why) = pages.ask("POST /api/v1/runs", &fields, &body);
+    assert_eq!(status, 409, "{why}");
+    let begun = Instant::now();
+    while !pages.get("/measurements").contains("/documents/") {
+        assert!(begun.elapsed() < TIMEOUT, "its result is lost");
+        sleep(Duration::from_millis(100));
+    }
+}
