@@ -17,6 +17,9 @@ use socket2::SockRef;
 /// `TCP_CLOSE_WAIT` of the kernel's `tcp_states.h`: the other end has closed.
 const CLOSE_WAIT: u8 = 8;
 
+/// `TCP_CLOSE` of the kernel's `tcp_states.h`.
+const CLOSE: u8 = 7;
+
 /// The events of a FIN and of a reset.
 const ENDS: EventFlags = EventFlags::RDHUP
     .union(EventFlags::HUP)
@@ -64,9 +67,7 @@ pub(crate) enum ReadResult {
 
 impl RelaySocket {
     pub(crate) fn new(socket: TcpStream, tls: Option<TlsRecords>) -> Self {
-        // Before the figures: what comes meanwhile counts as read, never as a FIN.
-        let unread = unread_bytes(&socket);
-        let info = tcp_info(&socket).unwrap_or_default();
+        let (info, unread) = arrived_bytes(&socket);
         let received = count_or_zero(info.bytes_received)
             .saturating_sub(u64::from(info.state == Some(CLOSE_WAIT)));
         let read = received.saturating_sub(unread);
@@ -163,6 +164,7 @@ impl RelaySocket {
         wanted: usize,
     ) -> io::Result<ReadResult> {
         match result {
+            Ok(0) if self.was_reset() => Err(ErrorKind::ConnectionReset.into()),
             Ok(0) => Ok(ReadResult::End),
             Ok(count) => {
                 self.read += count as u64;
@@ -267,8 +269,15 @@ impl RelaySocket {
         Some(error.kind() == ErrorKind::BrokenPipe || self.has_closed())
     }
 
+    /// Returns true if the other end has reset the connection without a FIN. The kernel tells that
+    /// once, and reports an end to whoever asks later; `splice(2)` to a socket hides it where some
+    /// bytes went before (`splice_to_socket`).
+    fn was_reset(&self) -> bool {
+        self.socket_info().state == Some(CLOSE) && !self.has_closed()
+    }
+
     /// Returns true if the FIN of the other end has come, read or not.
-    fn has_closed(&self) -> bool {
+    pub(crate) fn has_closed(&self) -> bool {
         // The kernel counts it as one byte.
         count_or_zero(self.socket_info().bytes_received) > self.read + unread_bytes(&self.socket)
     }
@@ -294,6 +303,20 @@ fn count_or_zero(count: Option<ByteCount>) -> u64 {
     count.map_or(0, ByteCount::get)
 }
 
+/// Returns the figures of a socket that nobody reads, with the bytes that had come then and were not
+/// read, without a FIN.
+fn arrived_bytes(socket: &TcpStream) -> (TcpInfo, u64) {
+    let mut unread = unread_bytes(socket);
+    loop {
+        let info = tcp_info(socket).unwrap_or_default();
+        // What is not read fills the window, and then no more comes.
+        match unread_bytes(socket) {
+            same if same == unread => return (info, unread),
+            more => unread = more,
+        }
+    }
+}
+
 /// Returns the bytes that have come and were not read, without a FIN.
 fn unread_bytes(socket: &TcpStream) -> u64 {
     ioctl_fionread(socket).unwrap_or(0)
@@ -305,9 +328,6 @@ mod tests {
     use fullpipe_testkit::within;
     use std::net::TcpListener;
     use std::time::Duration;
-
-    /// `TCP_CLOSE` of the kernel's `tcp_states.h`.
-    const CLOSE: u8 = 7;
 
     /// Two connected sockets.
     fn ends() -> [TcpStream; 2] {
@@ -341,6 +361,29 @@ mod tests {
             == Some(CLOSE)));
         leg.note_events(EventFlags::ERR);
         leg
+    }
+
+    #[test]
+    fn a_reset_that_somebody_else_was_told_of_is_no_end() {
+        let read_all = |mut leg: RelaySocket| {
+            // As `splice(2)` does to a socket that has taken some bytes before.
+            let _ = leg.socket.take_error();
+            loop {
+                match leg.read_socket(&mut [0; 64]) {
+                    Ok(ReadResult::Bytes(_)) => {}
+                    Ok(ReadResult::End) => return true,
+                    Ok(ReadResult::Nothing) => panic!("it has ended"),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+                        return false;
+                    }
+                }
+            }
+        };
+        assert!(!read_all(reset(false, false)));
+        assert!(!read_all(reset(false, true)));
+        assert!(read_all(reset(true, false)));
+        assert!(read_all(reset(true, true)));
     }
 
     #[test]

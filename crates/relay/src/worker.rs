@@ -428,10 +428,14 @@ impl RelayWorker {
             }
             MoveResult::SourceFailed => Ok(joined.ending.record_failure(side, false)),
             MoveResult::Malformed => Err(RelayEnding::Malformed),
-            // The kernel says EPIPE if the FIN came before the reset, and ECONNRESET if not.
-            MoveResult::DestinationFailed(error) => Ok(joined
-                .ending
-                .record_failure(side.other_side(), error.kind() == io::ErrorKind::BrokenPipe)),
+            MoveResult::DestinationFailed(error) => {
+                let other = side.other_side();
+                // The kernel says EPIPE if the FIN came before the reset, and ECONNRESET if not;
+                // and EPIPE if somebody was told of the reset before.
+                let has_closed = error.kind() == io::ErrorKind::BrokenPipe
+                    && joined.legs[other as usize].has_closed();
+                Ok(joined.ending.record_failure(other, has_closed))
+            }
             MoveResult::Refused(TargetStatus::Forbidden) => Err(RelayEnding::Forbidden),
             MoveResult::Refused(_) => Err(RelayEnding::Unreachable),
         };
