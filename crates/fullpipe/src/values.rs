@@ -11,9 +11,7 @@ use fullpipe_calc::{InputError, QuantitySetting, read_values};
 use fullpipe_iperf::MAX_TEST;
 use fullpipe_record::Quantity;
 use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 #[cfg(target_os = "linux")]
 pub(crate) use secrets::{
@@ -105,26 +103,9 @@ fn above_zero<Q: Default + PartialOrd>(value: Q) -> Result<Q, String> {
     }
 }
 
-/// Reads a time in the past: an age (`30d`, `12h`, `8w`, `2y`), a date or a time in RFC 3339.
+/// Reads a time in the past, as [`fullpipe_store::parse_past_time`] does, before now.
 pub(crate) fn parse_past_time(text: &str) -> Result<Timestamp, String> {
-    let time = text.parse::<Timestamp>().ok().or_else(|| {
-        let day = text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?;
-        Some(day.timestamp())
-    });
-    time.or_else(|| Timestamp::now().checked_sub(parse_age(text)?).ok())
-        .ok_or_else(|| format!("{text} is no time: 30d, 12h, 8w, 2y ago, a date as 2026-03-12, or a time in RFC 3339"))
-}
-
-fn parse_age(text: &str) -> Option<SignedDuration> {
-    const HOURS: [(char, i64); 4] = [('h', 1), ('d', 24), ('w', 7 * 24), ('y', 365 * 24)];
-    let unit = text.chars().next_back()?;
-    let (_, hours) = HOURS.into_iter().find(|(letter, _)| *letter == unit)?;
-    let count: i64 = text
-        .strip_suffix(unit)?
-        .parse()
-        .ok()
-        .filter(|count| *count >= 0)?;
-    SignedDuration::try_from_secs_f64(count.checked_mul(hours)? as f64 * 3600.0).ok()
+    fullpipe_store::parse_past_time(text, Timestamp::now())
 }
 
 /// Reads a type of service: decimal, octal after `0`, hexadecimal after `0x`.

@@ -115,6 +115,22 @@ struct DocumentVersion {
     schema: u64,
 }
 
+impl Content {
+    /// Returns the measurement that this is the result of; of a loop with a remedy, the one before
+    /// it.
+    pub fn measurement(&self) -> Option<&Measurement> {
+        match self {
+            Self::Measurement { measurement, .. }
+            | Self::Diagnosis {
+                measurement: Some(measurement),
+                ..
+            } => Some(measurement),
+            Self::Experiment { experiment } => Some(&experiment.measurement),
+            _ => None,
+        }
+    }
+}
+
 impl DocumentVersion {
     fn check_supported(self) -> serde_json::Result<()> {
         if self.schema <= SCHEMA_VERSION.into() {

@@ -22,7 +22,7 @@ pub use page::{
 pub use text::{
     DEFAULT_COLUMNS, archive_check, archive_text, archive_thinned, bold_text, calculation_text,
     capture_text, combination_table, command_end, commands_elsewhere, completion_text,
-    copy_progress, copy_summary, diagnosis_text, document_list, experiment_announcement,
+    copy_progress, copy_summary, cut_time, diagnosis_text, document_list, experiment_announcement,
     experiment_result, file_completion, grid_report, history_text, host_advice, host_applied,
     host_settings, host_undone, http1_text, imported_files, interval_head, interval_line,
     lab_report, lab_summary, longest_use, markdown_text, measurement_figures, measurement_line,

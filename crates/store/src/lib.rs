@@ -32,3 +32,4 @@ pub use import::{iperf3_transfers, read_import, text_in_utf_8};
 pub use location::ArchiveLocation;
 pub use redaction::Redaction;
 pub use store::{DocumentFilter, DocumentPosition, KeptDocument, Store};
+pub use text::parse_past_time;

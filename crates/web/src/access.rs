@@ -99,11 +99,6 @@ impl AccessToken {
         Ok(Self(token.to_owned()))
     }
 
-    /// Returns the token of random `bytes`.
-    pub fn from_random(bytes: [u8; 16]) -> Self {
-        Self(u128::from_be_bytes(bytes).to_string())
-    }
-
     /// Returns the token as it is handed to a person.
     pub fn as_str(&self) -> &str {
         &self.0

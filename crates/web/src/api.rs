@@ -5,6 +5,8 @@ use http::{HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, JSON, Refusal, whole_answer};
+use crate::page::{MAX_LENGTH, PAGE_LENGTH};
+use crate::runs::TestRequest;
 
 /// Returns what a command would print with `--json`.
 pub(crate) fn document_answer(content: Content) -> Answer {
@@ -26,16 +28,22 @@ pub(crate) fn with_next_link(mut answer: Answer, next: Option<String>) -> Answer
     answer
 }
 
+/// What the parameter `since` takes.
+const SINCE: &str = "An age as 12h or 30d, a date, or a time (RFC 3339)";
+
 /// Returns the description of the interface (`OpenAPI` 3.1).
 pub(crate) fn description() -> Value {
     let text = |name: &str, what: &str| json!({"name": name, "in": "query", "description": what, "schema": {"type": "string"}});
     let listed = [
         text("host", "Name or address of the other end"),
         text("limit", "Kind of the limit, or kind/cause"),
-        text("since", "An age as 12h or 30d, or a time (RFC 3339)"),
+        text("since", SINCE),
         text("kind", "Kind of the documents"),
         text("campaign", "Sweep or scenario"),
-        text("length", "Most documents, up to 1000; 50 if not stated"),
+        text(
+            "length",
+            &format!("Most documents, up to {MAX_LENGTH}; {PAGE_LENGTH} if not stated"),
+        ),
         text(
             "behind",
             "Where the list goes on; the field Link of an answer has it",
@@ -43,7 +51,7 @@ pub(crate) fn description() -> Value {
     ];
     let history = [
         text("host", "Name or address of the other end"),
-        text("since", "An age as 12h or 30d, or a time (RFC 3339)"),
+        text("since", SINCE),
     ];
     let id = json!([{
         "name": "id", "in": "path", "required": true, "schema": {"type": "string"},
@@ -57,8 +65,8 @@ pub(crate) fn description() -> Value {
             "properties": {
                 "host": {"type": "string", "description": "One that the archive or the operator names"},
                 "reverse": {"type": "boolean", "description": "True if the other end sends"},
-                "seconds": {"type": "integer", "minimum": 1, "maximum": 300},
-                "streams": {"type": "integer", "minimum": 1, "maximum": 64},
+                "seconds": {"type": "integer", "minimum": 1, "maximum": TestRequest::MAX_SECONDS},
+                "streams": {"type": "integer", "minimum": 1, "maximum": TestRequest::MAX_STREAMS},
             },
         }}},
     });

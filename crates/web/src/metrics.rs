@@ -4,13 +4,13 @@
 use std::fmt::Write as _;
 
 use fullpipe_record::{Direction, StoredDocument, StoredFacts};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use jiff::Timestamp;
 
 /// Kind of the text format, version 0.0.4.
 pub(crate) const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A metric: its name, its meaning, and its value of a run that ended before a time.
+/// A metric: its name, its meaning, and its value for a run.
 struct Metric {
     name: &'static str,
     help: &'static str,
@@ -73,12 +73,12 @@ const METRICS_OF_RUNS: [Metric; 9] = [
     Metric {
         name: "fullpipe_datagram_loss_ratio",
         help: "Datagrams that were lost, as a share of those sent.",
-        value: |run| run.facts.loss.map(|loss| loss.as_percent() / 100.0),
+        value: |run| run.facts.loss.map(Ratio::get),
     },
     Metric {
         name: "fullpipe_limit_time_ratio",
         help: "Share of the time in which the limit held.",
-        value: |run| run.facts.share.map(|share| share.as_percent() / 100.0),
+        value: |run| run.facts.share.map(Ratio::get),
     },
     Metric {
         name: "fullpipe_measurement_valid",
@@ -143,7 +143,7 @@ pub fn archive_metrics(newest: &[StoredDocument], now: Timestamp) -> String {
     let labels = |run: &Measured<'_>| {
         label_list(&[
             ("peer", &run.document.peer),
-            ("direction", direction_name(run.facts.direction)),
+            ("direction", run.facts.direction.name()),
         ])
     };
     let mut text = String::new();
@@ -168,8 +168,6 @@ pub(crate) fn probe_metrics(
         Direction::Upload
     };
     let mut runs = newest_runs(newest, now);
-    // The name of one may be the address of another.
-    runs.sort_by(|one, next| next.document.started.cmp(&one.document.started));
     runs.retain(|run| run.facts.direction == wanted);
     runs.truncate(1);
     let labels = label_list(&[("target", target), ("port", port)]);
@@ -214,7 +212,7 @@ fn limit_info(runs: &[Measured<'_>]) -> String {
         let limit = run.facts.limit_name().unwrap_or_default();
         let labels = label_list(&[
             ("peer", &run.document.peer),
-            ("direction", direction_name(run.facts.direction)),
+            ("direction", run.facts.direction.name()),
             ("limit", &limit),
         ]);
         push_value(&mut text, NAME, &labels, 1.0);
@@ -263,11 +261,4 @@ fn label_list(labels: &[(&str, &str)]) -> String {
         })
         .collect();
     format!("{{{}}}", pairs.join(","))
-}
-
-fn direction_name(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Download => "download",
-        _ => "upload",
-    }
 }

@@ -79,10 +79,6 @@ impl TestRequest {
         }
     }
 
-    pub(crate) fn direction_name(&self) -> &'static str {
-        if self.reverse { "download" } else { "upload" }
-    }
-
     /// Returns what it does, in words.
     pub(crate) fn title(&self) -> String {
         let streams = if self.streams == 1 {

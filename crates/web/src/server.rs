@@ -8,6 +8,7 @@ use std::time::Duration;
 use fullpipe_control::{ClientPlaces, ControlConnection, WebIdentity};
 use fullpipe_experiment::{KeptError, KeptSweep};
 use fullpipe_record::{Content, StoredDocument};
+use fullpipe_report::page_script;
 use fullpipe_store::{ArchiveLocation, DocumentFilter, Store, StoreError};
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
@@ -29,8 +30,8 @@ use crate::live::live_events;
 use crate::metrics::{METRICS, archive_metrics, probe_metrics};
 use crate::page::{
     ListQuery, TestForm, advice_arguments, campaign_page, campaigns_page, comparison_page,
-    demo_page, document_page, failure_page, history_begin, history_page, host_page, login_page,
-    measurements_page, new_test_page, now_page, script, style,
+    demo_page, document_page, failure_page, first_time, history_page, host_page, login_page,
+    measurements_page, new_test_page, now_page, style,
 };
 use crate::route::{Asset, Query, Route};
 use crate::runs::{Runs, TestProgram, TestRequest};
@@ -244,8 +245,11 @@ impl WebServer {
             Route::Asset(asset) => asset_answer(asset),
             Route::Login => self.log_in(request).await?,
             Route::Now => {
-                let newest = self.list(NEWEST).await?;
-                page(now_page(&self.runs.state(), &newest))
+                let newest = self.documents(DocumentFilter {
+                    limit: Some(NEWEST),
+                    ..DocumentFilter::default()
+                });
+                page(now_page(&self.runs.state(), &newest.await?))
             }
             Route::Measurements => {
                 let list = ListQuery::from_query(&query, now)?;
@@ -303,14 +307,6 @@ impl WebServer {
             .await
     }
 
-    async fn list(&self, limit: u32) -> Result<Vec<StoredDocument>, Refusal> {
-        self.documents(DocumentFilter {
-            limit: Some(limit),
-            ..DocumentFilter::default()
-        })
-        .await
-    }
-
     async fn document_page(&self, id: &str) -> Result<String, Refusal> {
         let id = id.to_owned();
         self.archive
@@ -347,7 +343,7 @@ impl WebServer {
     }
 
     async fn history_page(&self, query: &Query, now: Timestamp) -> Result<String, Refusal> {
-        let since = history_begin(query, now)?;
+        let since = first_time(query, now)?;
         let query = query.clone();
         self.archive
             .ask(move |store| {
@@ -399,7 +395,7 @@ impl WebServer {
             .value("host")
             .ok_or_else(|| Refusal::bad_request("host names the other end"))?
             .to_owned();
-        let since = history_begin(query, now)?;
+        let since = first_time(query, now)?;
         let history = self.ask_archive(move |store| store.host_history(&host, since));
         Ok(api::document_answer(Content::History {
             history: Box::new(history.await?),
@@ -538,7 +534,7 @@ async fn read_json<T: serde::de::DeserializeOwned>(
 fn asset_answer(asset: Asset) -> Answer {
     let (kind, body) = match asset {
         Asset::Style => ("text/css; charset=utf-8", style()),
-        Asset::ChartScript => ("text/javascript; charset=utf-8", script()),
+        Asset::ChartScript => ("text/javascript; charset=utf-8", page_script()),
         Asset::Script => (
             "text/javascript; charset=utf-8",
             include_str!("../assets/web.js").to_owned(),

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use fullpipe_control::{WebIdentity, listen_tcp};
 use fullpipe_store::ArchiveLocation;
 use fullpipe_sys::random_bytes;
+use fullpipe_units::to_hexadecimal;
 use fullpipe_web::{AccessToken, HostList, TestProgram, WebOptions, serve_pages};
 use tokio::net::TcpListener;
 use tokio::runtime;
@@ -108,16 +109,10 @@ impl WebArguments {
     }
 
     fn token(&self) -> Result<AccessToken> {
-        let file = match &self.token_file {
-            Some(file) => file.clone(),
-            None => match state_folder() {
-                Some(folder) => token_of_user(&folder)?,
-                None => {
-                    return Ok(AccessToken::from_random(
-                        random_bytes().map_err(cannot("make a token"))?,
-                    ));
-                }
-            },
+        let file = match (&self.token_file, state_folder()) {
+            (Some(file), _) => file.clone(),
+            (None, Some(folder)) => token_of_user(&folder)?,
+            (None, None) => return new_token(),
         };
         let name = file.display();
         let wrong = |why: &dyn std::fmt::Display| {
@@ -173,13 +168,18 @@ impl WebArguments {
     }
 }
 
+fn new_token() -> Result<AccessToken> {
+    let bytes = random_bytes::<16>().map_err(cannot("make a token"))?;
+    AccessToken::from_text(&to_hexadecimal(&bytes)).map_err(run_failure)
+}
+
 /// Returns the file of this user's token, which is made if there is none.
 fn token_of_user(folder: &Path) -> Result<PathBuf> {
     let file = folder.join("web-token");
     if file.exists() {
         return Ok(file);
     }
-    let token = AccessToken::from_random(random_bytes().map_err(cannot("make a token"))?);
+    let token = new_token()?;
     std::fs::create_dir_all(folder)
         .and_then(|()| {
             OpenOptions::new()

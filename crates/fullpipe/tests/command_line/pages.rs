@@ -698,6 +698,30 @@ fn metrics_are_those_of_the_newest_run_in_each_direction() {
 }
 
 #[test]
+fn each_choice_of_a_page_has_a_result() {
+    let pages = Pages::start(&[]);
+    pages.keep(1, facts(100, "loss", "policer"), |_| ());
+    for path in ["/measurements?", "/history?host=there&"] {
+        let page = pages.get(path);
+        let mut choices = 0;
+        for select in page.split("<select name=\"").skip(1) {
+            let (name, rest) = select.split_once('"').unwrap();
+            let (offered, _) = rest.split_once("</select>").unwrap();
+            for option in offered.split("<option value=\"").skip(1) {
+                let (value, _) = option.split_once('"').unwrap();
+                pages.get(&format!("{path}{name}={value}"));
+                choices += 1;
+            }
+        }
+        assert!(choices > 4, "{page}");
+    }
+    for since in ["30d", "2026-02-01", "2026-02-01T00:00:00Z"] {
+        let body = pages.get(&format!("/api/v1/history?host=there&since={since}"));
+        assert!(body.contains("\"history\""), "{body}");
+    }
+}
+
+#[test]
 fn a_list_goes_on_behind_its_last_document() {
     let pages = Pages::start(&[]);
     for number in 0..120 {

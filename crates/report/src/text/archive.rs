@@ -84,7 +84,7 @@ pub(crate) fn short_id(id: &str) -> &str {
 }
 
 /// Returns a time in RFC 3339 as far as it is in `shown`, such as `2026-03-12 10:00`.
-pub(crate) fn cut_time(started: &str, shown: &str) -> String {
+pub fn cut_time(started: &str, shown: &str) -> String {
     let cut: String = started.chars().take(shown.len()).collect();
     cut.replace('T', " ")
 }

@@ -27,7 +27,8 @@ pub(crate) mod table;
 mod time_account;
 mod two_captures;
 
-pub(crate) use archive::{cut_time, no_change, short_id};
+pub use archive::cut_time;
+pub(crate) use archive::{no_change, short_id};
 pub(crate) use completion::rounded_duration;
 pub(crate) use diagnosis::{
     command_time_text, confidence_percent, limit_name, remedy_reason, sorted_ceilings,

@@ -9,7 +9,7 @@ use super::shell::{Place, document_content, whole_page};
 use crate::answer::Refusal;
 use crate::route::link_with_query;
 
-/// Kinds of documents of a sweep.
+/// How the kinds of documents of a sweep begin.
 const SWEEP: &str = "sweep";
 
 /// Returns the page of `campaigns`: the newest document of each, and their number.

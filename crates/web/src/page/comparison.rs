@@ -43,16 +43,11 @@ pub(crate) fn comparison_page([a, b]: [(StoredDocument, Document); 2]) -> Result
 }
 
 fn measurement_of((head, document): &(StoredDocument, Document)) -> Result<Measurement, Refusal> {
-    match &document.content {
-        Content::Measurement { measurement, .. }
-        | Content::Diagnosis {
-            measurement: Some(measurement),
-            ..
-        } => Ok((**measurement).clone()),
-        Content::Experiment { experiment } => Ok(experiment.measurement.clone()),
-        _ => Err(Refusal::bad_request(format!(
+    let measurement = document.content.measurement().cloned();
+    measurement.ok_or_else(|| {
+        Refusal::bad_request(format!(
             "document {} is a {} and has no measurement to compare",
             head.id, head.kind
-        ))),
-    }
+        ))
+    })
 }

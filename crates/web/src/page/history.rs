@@ -2,9 +2,8 @@
 
 use fullpipe_record::{Content, Document, HistoryReport};
 use fullpipe_report::chart::escape_html;
-use jiff::Timestamp;
 
-use super::measurements::{options, parse_since};
+use super::measurements::options;
 use super::shell::{Place, document_content, whole_page};
 use crate::answer::Refusal;
 use crate::route::Query;
@@ -16,17 +15,6 @@ const AGES: [(&str, &str); 4] = [
     ("365d", "the last year"),
     ("", "any time"),
 ];
-
-/// Returns the first time that a history is asked for.
-///
-/// # Errors
-/// Fails if it is none.
-pub(crate) fn history_begin(query: &Query, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
-    query
-        .value("since")
-        .map(|text| parse_since(text, now))
-        .transpose()
-}
 
 /// Returns the page of a host's history, or of the question which host; `hosts` are those that the
 /// archive knows.

@@ -2,8 +2,8 @@
 
 use fullpipe_record::{Content, Document, LegalVerdict, Limit, StoredDocument, StoredFacts};
 use fullpipe_report::chart::{displayable_text, escape_html};
-use fullpipe_store::{DocumentFilter, DocumentPosition};
-use fullpipe_units::Span;
+use fullpipe_report::cut_time;
+use fullpipe_store::{DocumentFilter, DocumentPosition, parse_past_time};
 use jiff::Timestamp;
 
 use super::shell::{Place, document_content, whole_page};
@@ -11,10 +11,10 @@ use crate::answer::Refusal;
 use crate::route::{Query, link_with_query};
 
 /// Documents of a page of the list.
-const PAGE_LENGTH: u32 = 50;
+pub(crate) const PAGE_LENGTH: u32 = 50;
 
 /// Most documents of an answer in JSON.
-const MAX_LENGTH: u32 = 1000;
+pub(crate) const MAX_LENGTH: u32 = 1000;
 
 /// Ages of documents that a filter offers: the value, and its name.
 const AGES: [(&str, &str); 4] = [
@@ -27,8 +27,7 @@ const AGES: [(&str, &str); 4] = [
 /// What of the archive is listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListQuery {
-    host: String,
-    limit: String,
+    /// The first time, as it was asked for.
     since: String,
     filter: DocumentFilter,
 }
@@ -40,10 +39,6 @@ impl ListQuery {
     /// Fails if an age, a number or a place in the list is none.
     pub(crate) fn from_query(query: &Query, now: Timestamp) -> Result<Self, Refusal> {
         let value = |name| query.value(name).map(str::to_owned);
-        let since = match query.value("since") {
-            Some(text) => Some(parse_since(text, now)?),
-            None => None,
-        };
         let length = match query.value("length") {
             Some(text) => text
                 .parse()
@@ -55,14 +50,12 @@ impl ListQuery {
             None => PAGE_LENGTH,
         };
         Ok(Self {
-            host: value("host").unwrap_or_default(),
-            limit: value("limit").unwrap_or_default(),
             since: value("since").unwrap_or_default(),
             filter: DocumentFilter {
                 peer: value("host"),
                 kind: value("kind"),
                 campaign: value("campaign"),
-                since,
+                since: first_time(query, now)?,
                 before: None,
                 behind: query.value("behind").map(parse_position).transpose()?,
                 limited_by: value("limit"),
@@ -88,15 +81,15 @@ impl ListQuery {
         } else {
             length.to_string()
         };
-        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let filter = &self.filter;
         Some(link_with_query(
             path,
             &[
-                ("host", &self.host),
-                ("limit", &self.limit),
+                ("host", text_or_empty(filter.peer.as_ref())),
+                ("limit", text_or_empty(filter.limited_by.as_ref())),
                 ("since", &self.since),
-                ("kind", &text(&self.filter.kind)),
-                ("campaign", &text(&self.filter.campaign)),
+                ("kind", text_or_empty(filter.kind.as_ref())),
+                ("campaign", text_or_empty(filter.campaign.as_ref())),
                 ("length", &length),
                 ("behind", &format!("{}_{}", last.started, last.id)),
             ],
@@ -104,16 +97,18 @@ impl ListQuery {
     }
 }
 
-/// Returns the time of an age, as `30d`, or of a date.
-pub(super) fn parse_since(text: &str, now: Timestamp) -> Result<Timestamp, Refusal> {
-    let wrong =
-        || Refusal::bad_request("since is an age such as 12h or 30d, or a time in RFC 3339");
-    if let Ok(time) = text.parse() {
-        return Ok(time);
-    }
-    let age: Span = text.parse().map_err(|_| wrong())?;
-    let age = jiff::SignedDuration::from_nanos(i64::try_from(age.as_nanos()).map_err(|_| wrong())?);
-    now.checked_sub(age).map_err(|_| wrong())
+/// Returns the first time that a query asks for: an age, which counts from `now`, a date or a time.
+///
+/// # Errors
+/// Fails if it is none of them.
+pub(crate) fn first_time(query: &Query, now: Timestamp) -> Result<Option<Timestamp>, Refusal> {
+    let since = query.value("since");
+    let since = since.map(|text| parse_past_time(text, now)).transpose();
+    since.map_err(Refusal::bad_request)
+}
+
+fn text_or_empty(text: Option<&String>) -> &str {
+    text.map_or("", String::as_str)
 }
 
 fn parse_position(text: &str) -> Result<DocumentPosition, Refusal> {
@@ -164,8 +159,8 @@ fn filter_form(query: &ListQuery) -> String {
          <label>Host <input name=\"host\" value=\"{}\"></label>\
          <label>Limit <select name=\"limit\">{}</select></label>\
          <label>Since <select name=\"since\">{}</select></label><button>Show</button></form>\n",
-        escape_html(&query.host),
-        options(limits, &query.limit),
+        escape_html(text_or_empty(query.filter.peer.as_ref())),
+        options(limits, text_or_empty(query.filter.limited_by.as_ref())),
         options(AGES, &query.since)
     )
 }
@@ -220,8 +215,7 @@ fn list_row(document: &StoredDocument) -> String {
 
 /// Returns a time in RFC 3339 to its second, as people write it.
 pub(super) fn short_time(time: &str) -> String {
-    let shown: String = time.chars().take("2026-03-12T10:00:00".len()).collect();
-    shown.replace('T', " ")
+    cut_time(time, "2026-03-12 10:00:00")
 }
 
 /// Returns the page of a document: its body as a report, or what is known of it.

@@ -11,9 +11,11 @@ mod shell;
 
 pub(crate) use campaigns::{campaign_page, campaigns_page};
 pub(crate) use comparison::comparison_page;
-pub(crate) use history::{history_begin, history_page};
+pub(crate) use history::history_page;
 pub(crate) use host::{advice_arguments, host_page};
 pub(crate) use login::login_page;
-pub(crate) use measurements::{ListQuery, document_page, measurements_page};
+pub(crate) use measurements::{
+    ListQuery, MAX_LENGTH, PAGE_LENGTH, document_page, first_time, measurements_page,
+};
 pub(crate) use now::{TestForm, live_part, new_test_page, now_page};
-pub(crate) use shell::{demo_page, failure_page, script, style};
+pub(crate) use shell::{demo_page, failure_page, style};

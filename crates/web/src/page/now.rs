@@ -171,7 +171,7 @@ fn test_form(form: &TestForm, hosts: &[String]) -> String {
     let (host, direction, seconds, streams) = match &form.0 {
         Some(request) => (
             request.host.as_str(),
-            request.direction_name(),
+            request.direction().name(),
             request.seconds,
             request.streams,
         ),

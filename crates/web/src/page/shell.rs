@@ -2,7 +2,7 @@
 
 use fullpipe_record::Document;
 use fullpipe_report::chart::{displayable_text, escape_html};
-use fullpipe_report::{PageContent, PageSource, page_content, page_script, page_style};
+use fullpipe_report::{PageContent, PageSource, page_content, page_style};
 use http::StatusCode;
 
 use crate::answer::Refusal;
@@ -31,11 +31,6 @@ const PLACES: [(Place, &str, &str); 6] = [
 /// Returns the style sheet of all pages.
 pub(crate) fn style() -> String {
     page_style() + include_str!("../../assets/web.css")
-}
-
-/// Returns the script of charts.
-pub(crate) fn script() -> String {
-    page_script()
 }
 
 /// Returns a page with this title and content, both HTML; `place` is marked in the navigation.

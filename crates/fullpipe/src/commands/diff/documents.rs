@@ -128,26 +128,19 @@ fn measurement_from_value(name: &str, value: Value) -> Result<Option<Measurement
         None => {
             let document =
                 Document::from_value(value).map_err(|error| not_a_document(name, &error))?;
-            of_document(name, document).map(Some)
+            of_document(name, &document).map(Some)
         }
     }
 }
 
-fn of_document(name: &str, document: Document) -> Result<Measurement> {
-    match document.content {
-        Content::Measurement { measurement, .. }
-        | Content::Diagnosis {
-            measurement: Some(measurement),
-            ..
-        } => Ok(*measurement),
-        Content::Experiment { experiment } => Ok(experiment.measurement),
-        _ => {
-            let why = document
-                .error
-                .map_text(|error| format!(": {}", error.message));
-            Err(usage_failure(format!(
-                "{name} holds a document without a measurement{why}"
-            )))
-        }
-    }
+fn of_document(name: &str, document: &Document) -> Result<Measurement> {
+    document.content.measurement().cloned().ok_or_else(|| {
+        let why = document
+            .error
+            .as_ref()
+            .map_text(|error| format!(": {}", error.message));
+        usage_failure(format!(
+            "{name} holds a document without a measurement{why}"
+        ))
+    })
 }
