@@ -32,7 +32,7 @@ pub(crate) fn with_next_link(mut answer: Answer, next: Option<String>) -> Answer
 const SINCE: &str = "An age as 12h or 30d, a date, or a time (RFC 3339)";
 
 /// Returns the description of the interface (`OpenAPI` 3.1).
-pub(crate) fn description() -> Value {
+pub(crate) fn openapi_description() -> Value {
     let text = |name: &str, what: &str| json!({"name": name, "in": "query", "description": what, "schema": {"type": "string"}});
     let listed = [
         text("host", "Name or address of the other end"),

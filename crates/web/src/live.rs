@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::answer::{Answer, answer_with_body};
 use crate::page::live_part;
-use crate::runs::{RunState, Runs};
+use crate::runs::{RunState, TestRuns};
 
 /// Time after which a reader without news gets a comment, so that one that went away is found.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -26,14 +26,14 @@ const INTERVAL: Duration = Duration::from_millis(200);
 const WAITING_EVENTS: usize = 4;
 
 /// Returns the events of the tests of this server, which has no end.
-pub(crate) fn live_events(runs: &Arc<Runs>) -> Answer {
+pub(crate) fn live_events(runs: &Arc<TestRuns>) -> Answer {
     let (sender, body) = Channel::<Bytes>::new(WAITING_EVENTS);
     tokio::spawn(send_events(Arc::clone(runs), sender));
     answer_with_body(StatusCode::OK, "text/event-stream", body.boxed_unsync())
 }
 
 /// Sends the state after each change, until the reader goes away.
-async fn send_events(runs: Arc<Runs>, mut sender: Sender<Bytes>) {
+async fn send_events(runs: Arc<TestRuns>, mut sender: Sender<Bytes>) {
     let mut changes = runs.changes();
     changes.mark_changed();
     loop {

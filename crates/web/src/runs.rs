@@ -185,7 +185,7 @@ pub(crate) enum RunState {
     #[default]
     Idle,
     /// It runs.
-    Running(Run),
+    Running(RunningTest),
     /// It is over, and the archive has its document.
     Kept {
         request: TestRequest,
@@ -198,7 +198,7 @@ pub(crate) enum RunState {
 
 /// A test that runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Run {
+pub(crate) struct RunningTest {
     pub(crate) request: TestRequest,
     /// Its intervals so far.
     pub(crate) intervals: Vec<Interval>,
@@ -207,7 +207,7 @@ pub(crate) struct Run {
 }
 
 /// The tests of a server.
-pub(crate) struct Runs {
+pub(crate) struct TestRuns {
     program: TestProgram,
     archive: Archive,
     state: Mutex<RunState>,
@@ -215,7 +215,7 @@ pub(crate) struct Runs {
     changes: watch::Sender<u64>,
 }
 
-impl Runs {
+impl TestRuns {
     pub(crate) fn new(program: TestProgram, archive: Archive) -> Arc<Self> {
         Arc::new(Self {
             program,
@@ -237,7 +237,7 @@ impl Runs {
 
     /// Asks the test that runs to end; it keeps what it has.
     pub(crate) fn stop(&self) {
-        if let RunState::Running(Run { process, .. }) = &*self.locked()
+        if let RunState::Running(RunningTest { process, .. }) = &*self.locked()
             && let Some(process) = process
         {
             // One that has ended needs no signal.
@@ -283,7 +283,7 @@ impl Runs {
             .spawn()
             .map_err(|error| cannot_start(&error))?;
         self.change(|state| {
-            *state = RunState::Running(Run {
+            *state = RunState::Running(RunningTest {
                 request: request.clone(),
                 intervals: Vec::new(),
                 process: child.id().and_then(|id| Pid::from_raw(id.cast_signed())),

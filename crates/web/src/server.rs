@@ -31,10 +31,10 @@ use crate::metrics::{METRICS, archive_metrics, probe_metrics};
 use crate::page::{
     ListQuery, TestForm, advice_arguments, campaign_page, campaigns_page, comparison_page,
     demo_page, document_page, failure_page, first_time, history_page, host_page, login_page,
-    measurements_page, new_test_page, now_page, style,
+    measurements_page, new_test_page, now_page, style_sheet,
 };
 use crate::route::{Asset, Query, Route};
-use crate::runs::{Runs, TestProgram, TestRequest};
+use crate::runs::{TestProgram, TestRequest, TestRuns};
 
 /// Connections at once.
 const MAX_CONNECTIONS: u32 = 256;
@@ -89,7 +89,7 @@ pub struct WebOptions {
 struct WebServer {
     options: WebOptions,
     archive: Archive,
-    runs: Arc<Runs>,
+    runs: Arc<TestRuns>,
     /// Name of the cookie: another server of this host has another one.
     cookie: String,
     places: Arc<ClientPlaces>,
@@ -106,7 +106,7 @@ pub async fn serve_pages(listeners: Vec<TcpListener>, options: WebOptions) -> io
     };
     let archive = Archive::new(options.archive.clone());
     let server = Arc::new(WebServer {
-        runs: Runs::new(options.program.clone(), archive.clone()),
+        runs: TestRuns::new(options.program.clone(), archive.clone()),
         archive,
         cookie: format!("fullpipe_{port}"),
         places: ClientPlaces::new(MAX_CONNECTIONS, MAX_OF_CLIENT),
@@ -281,7 +281,7 @@ impl WebServer {
             Route::ApiRuns => self.change_runs(request).await?,
             Route::ApiEvents => live_events(&self.runs),
             Route::ApiDescription => {
-                whole_answer(StatusCode::OK, JSON, api::description().to_string())
+                whole_answer(StatusCode::OK, JSON, api::openapi_description().to_string())
             }
             Route::Metrics => {
                 let newest = self
@@ -533,7 +533,7 @@ async fn read_json<T: serde::de::DeserializeOwned>(
 
 fn asset_answer(asset: Asset) -> Answer {
     let (kind, body) = match asset {
-        Asset::Style => ("text/css; charset=utf-8", style()),
+        Asset::Style => ("text/css; charset=utf-8", style_sheet()),
         Asset::ChartScript => ("text/javascript; charset=utf-8", page_script()),
         Asset::Script => (
             "text/javascript; charset=utf-8",

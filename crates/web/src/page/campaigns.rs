@@ -5,7 +5,7 @@ use fullpipe_report::chart::{displayable_text, escape_html};
 use fullpipe_units::count_noun;
 
 use super::measurements::short_time;
-use super::shell::{Place, document_content, whole_page};
+use super::shell::{NavigationPage, document_content, whole_page};
 use crate::answer::Refusal;
 use crate::route::link_with_query;
 
@@ -23,7 +23,7 @@ pub(crate) fn campaigns_page(campaigns: &[(StoredDocument, u64)]) -> String {
         format!("<ul class=\"newest\">{}</ul>\n", rows.concat())
     };
     let content = format!("<h1>Campaigns</h1>\n{listed}");
-    whole_page("Campaigns", Some(Place::Campaigns), &content)
+    whole_page("Campaigns", Some(NavigationPage::Campaigns), &content)
 }
 
 fn campaign_row((newest, documents): &(StoredDocument, u64)) -> String {
@@ -57,5 +57,9 @@ pub(crate) fn campaign_page(report: SweepReport, is_over: bool) -> Result<String
     let shown = document_content("", &document)?;
     let refresh = if is_over { "" } else { " data-refresh" };
     let content = format!("<div{refresh}>\n{}</div>\n", shown.body);
-    Ok(whole_page(&shown.title, Some(Place::Campaigns), &content))
+    Ok(whole_page(
+        &shown.title,
+        Some(NavigationPage::Campaigns),
+        &content,
+    ))
 }

@@ -5,7 +5,7 @@ use fullpipe_record::{Content, DifferenceReport, Document, Measurement, StoredDo
 use fullpipe_report::{PageSource, page_content};
 
 use super::measurements::short_time;
-use super::shell::{Place, whole_page};
+use super::shell::{NavigationPage, whole_page};
 use crate::answer::Refusal;
 
 /// Returns the page of the difference between two documents, and of both.
@@ -37,7 +37,7 @@ pub(crate) fn comparison_page([a, b]: [(StoredDocument, Document); 2]) -> Result
     let (difference, both) = shown;
     Ok(whole_page(
         &difference.title,
-        Some(Place::Measurements),
+        Some(NavigationPage::Measurements),
         &(difference.body + &both.body),
     ))
 }

@@ -4,7 +4,7 @@ use fullpipe_record::{Content, Document, HistoryReport};
 use fullpipe_report::chart::escape_html;
 
 use super::measurements::options;
-use super::shell::{Place, document_content, whole_page};
+use super::shell::{NavigationPage, document_content, whole_page};
 use crate::answer::Refusal;
 use crate::route::Query;
 
@@ -36,19 +36,31 @@ pub(crate) fn history_page(
     );
     let Some(history) = history else {
         let content = format!("<h1>History</h1>\n{form}");
-        return Ok(whole_page("History", Some(Place::History), &content));
+        return Ok(whole_page(
+            "History",
+            Some(NavigationPage::History),
+            &content,
+        ));
     };
     if history.series.is_empty() {
         let content = format!(
             "<h1>History</h1>\n{form}<p>The archive has no run to {}.</p>\n",
             escape_html(host)
         );
-        return Ok(whole_page("History", Some(Place::History), &content));
+        return Ok(whole_page(
+            "History",
+            Some(NavigationPage::History),
+            &content,
+        ));
     }
     let document = Document::new(Content::History {
         history: Box::new(history),
     });
     let shown = document_content("", &document)?;
     let content = form + &shown.body;
-    Ok(whole_page(&shown.title, Some(Place::History), &content))
+    Ok(whole_page(
+        &shown.title,
+        Some(NavigationPage::History),
+        &content,
+    ))
 }

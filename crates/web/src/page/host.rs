@@ -2,7 +2,7 @@
 
 use fullpipe_report::chart::{displayable_text, escape_html};
 
-use super::shell::{Place, whole_page};
+use super::shell::{NavigationPage, whole_page};
 use crate::answer::Refusal;
 use crate::route::Query;
 
@@ -42,7 +42,7 @@ pub(crate) fn host_page(
         None => {}
     }
     content += &text_part("Settings", settings);
-    whole_page("This host", Some(Place::Host), &content)
+    whole_page("This host", Some(NavigationPage::Host), &content)
 }
 
 /// Returns what a command printed, with its columns.

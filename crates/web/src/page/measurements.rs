@@ -6,7 +6,7 @@ use fullpipe_report::cut_time;
 use fullpipe_store::{DocumentFilter, DocumentPosition, parse_past_time};
 use jiff::Timestamp;
 
-use super::shell::{Place, document_content, whole_page};
+use super::shell::{NavigationPage, document_content, whole_page};
 use crate::answer::Refusal;
 use crate::route::{Query, link_with_query};
 
@@ -130,7 +130,7 @@ pub(crate) fn measurements_page(query: &ListQuery, listed: &[StoredDocument]) ->
     let mut content = format!("<h1>Measurements</h1>\n{}", filter_form(query));
     if listed.is_empty() {
         content += "<p>No document of the archive is like that.</p>\n";
-        return whole_page("Measurements", Some(Place::Measurements), &content);
+        return whole_page("Measurements", Some(NavigationPage::Measurements), &content);
     }
     let rows: String = listed.iter().map(list_row).collect();
     content += &format!(
@@ -145,7 +145,7 @@ pub(crate) fn measurements_page(query: &ListQuery, listed: &[StoredDocument]) ->
             escape_html(&link)
         );
     }
-    whole_page("Measurements", Some(Place::Measurements), &content)
+    whole_page("Measurements", Some(NavigationPage::Measurements), &content)
 }
 
 fn filter_form(query: &ListQuery) -> String {
@@ -247,7 +247,7 @@ pub(crate) fn document_page(head: &StoredDocument, body: Option<&[u8]>) -> Resul
     );
     Ok(whole_page(
         &shown.title,
-        Some(Place::Measurements),
+        Some(NavigationPage::Measurements),
         &content,
     ))
 }

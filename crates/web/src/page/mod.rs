@@ -18,4 +18,4 @@ pub(crate) use measurements::{
     ListQuery, MAX_LENGTH, PAGE_LENGTH, document_page, first_time, measurements_page,
 };
 pub(crate) use now::{TestForm, live_part, new_test_page, now_page};
-pub(crate) use shell::{demo_page, failure_page, style};
+pub(crate) use shell::{demo_page, failure_page, style_sheet};

@@ -5,7 +5,7 @@ use fullpipe_report::chart::{Hue, Panel, Plot, SeriesForm, displayable_text, esc
 use fullpipe_units::{BitRate, ByteCount, Span, median};
 
 use super::measurements::{options, short_time};
-use super::shell::{Place, whole_page};
+use super::shell::{NavigationPage, whole_page};
 use crate::answer::Refusal;
 use crate::route::{Query, link_with_query};
 use crate::runs::{RunState, TestRequest};
@@ -30,7 +30,7 @@ pub(crate) fn now_page(run: &RunState, newest: &[StoredDocument]) -> String {
          <h2>Newest</h2>\n{listed}",
         live_part(run)
     );
-    whole_page("Now", Some(Place::Now), &content)
+    whole_page("Now", Some(NavigationPage::Now), &content)
 }
 
 fn newest_item(document: &StoredDocument) -> String {
@@ -158,13 +158,13 @@ pub(crate) fn new_test_page(
     if hosts.is_empty() {
         content += "<p>Tests go to hosts that the archive knows, or that <code>fullpipe web --targets</code> names. \
                     There is none yet: <code>fullpipe measure HOST --store FILE</code> makes the first.</p>\n";
-        return whole_page("New test", Some(Place::NewTest), &content);
+        return whole_page("New test", Some(NavigationPage::NewTest), &content);
     }
     content += &test_form(form, hosts);
     if let Some(request) = &form.0 {
         content += &forecast_part(request, history);
     }
-    whole_page("New test", Some(Place::NewTest), &content)
+    whole_page("New test", Some(NavigationPage::NewTest), &content)
 }
 
 fn test_form(form: &TestForm, hosts: &[String]) -> String {

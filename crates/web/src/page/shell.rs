@@ -9,7 +9,7 @@ use crate::answer::Refusal;
 
 /// A page of the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum NavigationPage {
     Now,
     Measurements,
     Campaigns,
@@ -19,24 +19,28 @@ pub(crate) enum Place {
 }
 
 /// The pages of the navigation, with their addresses and names.
-const PLACES: [(Place, &str, &str); 6] = [
-    (Place::Now, "/", "Now"),
-    (Place::Measurements, "/measurements", "Measurements"),
-    (Place::Campaigns, "/campaigns", "Campaigns"),
-    (Place::History, "/history", "History"),
-    (Place::Host, "/host", "This host"),
-    (Place::NewTest, "/new", "New test"),
+const NAVIGATION: [(NavigationPage, &str, &str); 6] = [
+    (NavigationPage::Now, "/", "Now"),
+    (
+        NavigationPage::Measurements,
+        "/measurements",
+        "Measurements",
+    ),
+    (NavigationPage::Campaigns, "/campaigns", "Campaigns"),
+    (NavigationPage::History, "/history", "History"),
+    (NavigationPage::Host, "/host", "This host"),
+    (NavigationPage::NewTest, "/new", "New test"),
 ];
 
 /// Returns the style sheet of all pages.
-pub(crate) fn style() -> String {
+pub(crate) fn style_sheet() -> String {
     page_style() + include_str!("../../assets/web.css")
 }
 
-/// Returns a page with this title and content, both HTML; `place` is marked in the navigation.
-pub(crate) fn whole_page(title: &str, place: Option<Place>, content: &str) -> String {
-    let link = |(other, address, name): &(Place, &str, &str)| {
-        let is_here = place == Some(*other);
+/// Returns a page with this title and content, both HTML; `here` is marked in the navigation.
+pub(crate) fn whole_page(title: &str, here: Option<NavigationPage>, content: &str) -> String {
+    let link = |(other, address, name): &(NavigationPage, &str, &str)| {
+        let is_here = here == Some(*other);
         let current = if is_here {
             " aria-current=\"page\""
         } else {
@@ -44,7 +48,7 @@ pub(crate) fn whole_page(title: &str, place: Option<Place>, content: &str) -> St
         };
         format!("<a href=\"{address}\"{current}>{name}</a>")
     };
-    let links = PLACES.iter().map(link).collect::<Vec<_>>().concat();
+    let links = NAVIGATION.iter().map(link).collect::<Vec<_>>().concat();
     bare_page(
         title,
         &format!(
