@@ -58,26 +58,29 @@ pub(crate) fn facts_row(facts: &StoredFacts) -> Row {
 
 /// Values of a row, taken in the order of their columns. A value of another type than its column,
 /// which only another program can have written, is taken as missing.
-pub(crate) struct RowReader(IntoIter<DatabaseValue>);
+pub struct RowReader(IntoIter<DatabaseValue>);
 
 impl RowReader {
     pub(crate) fn new(row: Row) -> Self {
         Self(row.into_iter())
     }
 
-    pub(crate) fn next_integer(&mut self) -> Option<i64> {
+    /// Returns the next number.
+    pub fn next_integer(&mut self) -> Option<i64> {
         match self.0.next() {
             Some(DatabaseValue::Integer(number)) => Some(number),
             _ => None,
         }
     }
 
-    pub(crate) fn next_count(&mut self) -> Option<u64> {
+    /// Returns the next number, if it is not negative.
+    pub fn next_count(&mut self) -> Option<u64> {
         self.next_integer()
             .and_then(|number| u64::try_from(number).ok())
     }
 
-    pub(crate) fn next_text(&mut self) -> Option<String> {
+    /// Returns the next text.
+    pub fn next_text(&mut self) -> Option<String> {
         match self.0.next() {
             Some(DatabaseValue::Text(text)) => Some(text),
             _ => None,
@@ -106,7 +109,8 @@ impl RowReader {
         self.next_count().map(ByteCount::new)
     }
 
-    fn next_string(&mut self) -> String {
+    /// Returns the next text, empty if there is none.
+    pub fn next_string(&mut self) -> String {
         self.next_text().unwrap_or_default()
     }
 

@@ -3,11 +3,16 @@ use std::io::{self, ErrorKind};
 
 /// Value of a column or of a parameter.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum DatabaseValue {
+pub enum DatabaseValue {
+    /// No value.
     Null,
+    /// A BIGINT.
     Integer(i64),
+    /// A DOUBLE PRECISION.
     Real(f64),
+    /// A TEXT.
     Text(String),
+    /// Bytes.
     Blob(Vec<u8>),
 }
 
@@ -60,11 +65,11 @@ impl<T: Into<Self>> From<Option<T>> for DatabaseValue {
 pub(crate) type Row = Vec<DatabaseValue>;
 
 /// Result of work on a database.
-pub(crate) type EngineResult<T = ()> = Result<T, EngineError>;
+pub type EngineResult<T = ()> = Result<T, EngineError>;
 
 /// Error of a database, in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EngineError {
+pub struct EngineError {
     pub(crate) cause: String,
     pub(crate) kind: EngineErrorKind,
 }
@@ -104,7 +109,8 @@ impl EngineError {
         )
     }
 
-    pub(crate) fn from_cause(cause: impl Into<String>) -> Self {
+    /// Returns an error with this sentence.
+    pub fn from_cause(cause: impl Into<String>) -> Self {
         Self {
             cause: cause.into(),
             kind: EngineErrorKind::Other,
@@ -143,6 +149,10 @@ impl From<io::Error> for EngineError {
 pub(crate) trait DatabaseEngine: Send {
     /// Type of a column of bytes.
     fn blob_type(&self) -> &'static str;
+
+    /// Returns the constraint that refuses claims which overlap; nothing where the database has no
+    /// such constraint, and one writer at a time.
+    fn overlap_constraint(&self) -> &'static str;
 
     /// Runs a statement and returns its rows.
     fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> EngineResult<Vec<Row>>;

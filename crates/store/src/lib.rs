@@ -25,11 +25,13 @@ mod store;
 mod text;
 mod upkeep;
 
+pub use columns::RowReader;
 pub use document::NewDocument;
+pub use engine::{DatabaseValue, EngineError, EngineResult};
 pub use error::StoreError;
 pub use export::{csv_head, csv_rows};
 pub use import::{iperf3_transfers, read_import, text_in_utf_8};
 pub use location::ArchiveLocation;
 pub use redaction::Redaction;
-pub use store::{DocumentFilter, DocumentPosition, KeptDocument, Store};
+pub use store::{ArchiveTransaction, DocumentFilter, DocumentPosition, KeptDocument, Store};
 pub use text::parse_past_time;

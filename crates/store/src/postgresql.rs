@@ -13,6 +13,7 @@ use postgres::{Client, Config, NoTls};
 use crate::engine::{
     DatabaseEngine, DatabaseValue, EngineError, EngineResult, Row, run_transaction,
 };
+use crate::statements::NO_OVERLAP;
 
 /// Time limit for a connection, where the URL gives none, for data that the server does not
 /// acknowledge, and for another program that keeps a table for itself.
@@ -107,6 +108,10 @@ fn timeout_error() -> EngineError {
 impl DatabaseEngine for PostgresEngine {
     fn blob_type(&self) -> &'static str {
         "BYTEA"
+    }
+
+    fn overlap_constraint(&self) -> &'static str {
+        NO_OVERLAP
     }
 
     fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> EngineResult<Vec<Row>> {

@@ -15,6 +15,9 @@ use crate::engine::{
 /// Longest wait for another writer.
 const BUSY: Duration = Duration::from_secs(10);
 
+/// Statements that are kept as SQLite has read them: all that a fleet asks.
+const STATEMENTS: usize = 64;
+
 /// `fpip`, by which `file` and this program know the file (`PRAGMA application_id`).
 const APPLICATION: i64 = 0x6670_6970;
 
@@ -92,7 +95,7 @@ impl SqliteEngine {
         }
         // A file on a read-only file system cannot change its mode, and needs not.
         let _ = self.execute_batch("PRAGMA journal_mode = WAL");
-        self.execute_batch("PRAGMA synchronous = FULL")
+        self.execute_batch("PRAGMA synchronous = FULL; PRAGMA cache_size = -16000")
     }
 
     /// Copies the archive into a file that its owner only can read; returns the version of the
@@ -117,6 +120,10 @@ impl SqliteEngine {
 impl DatabaseEngine for SqliteEngine {
     fn blob_type(&self) -> &'static str {
         "BLOB"
+    }
+
+    fn overlap_constraint(&self) -> &'static str {
+        ""
     }
 
     fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> EngineResult<Vec<Row>> {
@@ -200,6 +207,7 @@ fn connect_writable(file: &Path) -> EngineResult<Connection> {
     let connection = Connection::open_with_flags(file, writable)
         .map_err(|error| File::open(file).map_or_else(EngineError::from, |_| error.into()))?;
     connection.busy_timeout(BUSY)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
 }
 

@@ -1,7 +1,8 @@
 //! The statements that both databases take.
 
 /// Changes of the tables, in order: the first makes them, and the version of an archive is how many
-/// it has. A change is added, never edited. `{BLOB}` stands for the type of bytes.
+/// it has. A change is added, never edited. `{BLOB}` stands for the type of bytes,
+/// and `{NO_OVERLAP}` for what refuses claims that overlap, where the database can.
 pub(crate) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE document (
@@ -64,7 +65,81 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     CREATE INDEX document_kind ON document (kind, started, id);
     CREATE INDEX document_peer ON document (peer, started, id, kind);
     CREATE INDEX document_address ON document (address, started, id, kind)",
+    "
+    CREATE TABLE fleet_setting (
+        name TEXT NOT NULL PRIMARY KEY,
+        value TEXT NOT NULL
+    );
+    CREATE TABLE fleet_invite (
+        code TEXT NOT NULL PRIMARY KEY,
+        host TEXT NOT NULL,
+        expires BIGINT NOT NULL,
+        used BIGINT
+    );
+    CREATE TABLE fleet_host (
+        name TEXT NOT NULL PRIMARY KEY,
+        site TEXT NOT NULL,
+        reach TEXT NOT NULL,
+        serial TEXT NOT NULL,
+        revoked BIGINT,
+        seen BIGINT NOT NULL,
+        turn BIGINT NOT NULL,
+        offset_ms BIGINT NOT NULL,
+        program TEXT NOT NULL
+    );
+    CREATE TABLE fleet_slot (
+        id TEXT NOT NULL PRIMARY KEY,
+        client TEXT NOT NULL,
+        server TEXT NOT NULL,
+        direction TEXT NOT NULL,
+        purpose TEXT NOT NULL,
+        starts BIGINT NOT NULL,
+        ends BIGINT NOT NULL,
+        load TEXT NOT NULL,
+        ticket TEXT,
+        outcome TEXT,
+        why TEXT NOT NULL,
+        document TEXT NOT NULL
+    );
+    CREATE INDEX fleet_slot_starts ON fleet_slot (starts);
+    CREATE INDEX fleet_slot_client ON fleet_slot (client, starts);
+    CREATE INDEX fleet_slot_server ON fleet_slot (server, starts);
+    CREATE TABLE fleet_claim (
+        slot TEXT NOT NULL,
+        resource TEXT NOT NULL,
+        resource_key BIGINT NOT NULL,
+        starts BIGINT NOT NULL,
+        ends BIGINT NOT NULL,
+        PRIMARY KEY (resource, starts){NO_OVERLAP}
+    );
+    CREATE INDEX fleet_claim_ends ON fleet_claim (ends);
+    CREATE TABLE fleet_pair (
+        sender TEXT NOT NULL,
+        receiver TEXT NOT NULL,
+        planned BIGINT NOT NULL,
+        PRIMARY KEY (sender, receiver)
+    );
+    CREATE INDEX fleet_pair_planned ON fleet_pair (planned);
+    CREATE TABLE fleet_order (
+        slot TEXT NOT NULL PRIMARY KEY,
+        content TEXT NOT NULL
+    );
+    CREATE TABLE fleet_echo (
+        client TEXT NOT NULL,
+        server TEXT NOT NULL,
+        minute BIGINT NOT NULL,
+        sent BIGINT NOT NULL,
+        lost BIGINT NOT NULL,
+        rtt_ns BIGINT,
+        PRIMARY KEY (client, server, minute)
+    );
+    CREATE INDEX fleet_echo_minute ON fleet_echo (minute)",
 ];
+
+/// Refuses two claims of one resource that overlap. Ranges of numbers need no extension of
+/// PostgreSQL, as ranges of texts would.
+pub(crate) const NO_OVERLAP: &str = ", EXCLUDE USING gist (int8range(resource_key, resource_key, '[]') WITH &&, \
+    int8range(starts, ends) WITH &&)";
 
 /// Kinds of documents, each found by a step in an index, of which there are few: those that are
 /// `$1`, or begin with it and a `/`.

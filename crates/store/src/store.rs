@@ -76,6 +76,36 @@ pub struct KeptDocument {
     pub is_restored: bool,
 }
 
+/// Changes of an archive that happen together or not at all.
+pub struct ArchiveTransaction<'e>(&'e mut dyn DatabaseEngine);
+
+impl ArchiveTransaction<'_> {
+    /// Returns the rows of a statement, which may change tables; its parameters are `$1`, `$2`, ….
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub fn query(&mut self, sql: &str, values: &[DatabaseValue]) -> EngineResult<Vec<RowReader>> {
+        let rows = self.0.query(sql, values)?;
+        Ok(rows.into_iter().map(RowReader::new).collect())
+    }
+
+    /// Waits until no other program changes the tables, and keeps others from it until the end.
+    ///
+    /// # Errors
+    /// Fails if another program has them for too long.
+    pub fn lock_tables(&mut self) -> EngineResult {
+        self.0.lock_tables()
+    }
+
+    /// Keeps a document.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub fn keep_document(&mut self, document: &NewDocument) -> EngineResult<KeptDocument> {
+        keep_document(self.0, document, compress_body(&document.body))
+    }
+}
+
 impl Store {
     /// Opens an archive; makes it if there is none.
     ///
@@ -135,25 +165,8 @@ impl Store {
     /// Fails if the archive is of a newer program, or if the database refuses: a full disk, another
     /// writer for more than ten seconds.
     pub fn put_document(&mut self, document: &NewDocument) -> Result<KeptDocument, StoreError> {
-        self.require_writable()?;
-        let NewDocument { head, body } = document;
-        let packed = compress_body(body);
-        let hash = blake3::hash(body).to_hex().to_string();
-        let head = StoredDocument {
-            id: if is_id(&head.id) {
-                head.id.clone()
-            } else {
-                new_id()
-            },
-            bytes: ByteCount::new(body.len() as u64),
-            blake3: hash,
-            ..head.clone()
-        };
-        let origin = document_origin(&head);
-        let written = run_transaction(&mut *self.engine, |engine| {
-            insert_document(engine, head, &origin, packed)
-        });
-        written.map_err(|error| self.database_error("write to", error))
+        let packed = compress_body(&document.body);
+        self.write(|engine| keep_document(engine, document, packed))
     }
 
     /// Returns documents with their facts, newest first.
@@ -339,6 +352,31 @@ impl Store {
         })
     }
 
+    /// Carries out `work` on the tables as a whole or not at all.
+    ///
+    /// # Errors
+    /// Fails if `work` does, if the archive is of a newer program, or if the database refuses.
+    pub fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&mut ArchiveTransaction<'_>) -> EngineResult<T>,
+    ) -> Result<T, StoreError> {
+        self.write(|engine| work(&mut ArchiveTransaction(engine)))
+    }
+
+    /// Returns the rows that a statement finds, which changes nothing; its parameters are `$1`,
+    /// `$2`, ….
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub fn query(
+        &mut self,
+        sql: &str,
+        values: &[DatabaseValue],
+    ) -> Result<Vec<RowReader>, StoreError> {
+        let rows = self.read(sql, values)?;
+        Ok(rows.into_iter().map(RowReader::new).collect())
+    }
+
     /// Returns the number that a query finds.
     pub(crate) fn read_count(&mut self, sql: &str) -> Result<u64, StoreError> {
         let row = self.read(sql, &[])?.into_iter().next();
@@ -404,12 +442,13 @@ pub(crate) fn migrate_tables(
     if from > 0 {
         engine.copy_before_change(from)?;
     }
-    let blob = engine.blob_type();
+    let (blob, no_overlap) = (engine.blob_type(), engine.overlap_constraint());
     run_transaction(engine, |engine| {
         engine.lock_tables()?;
         let version = engine.schema_version()?;
         for migration in MIGRATIONS.iter().take(to as usize).skip(version as usize) {
-            engine.execute_batch(&migration.replace("{BLOB}", blob))?;
+            let migration = migration.replace("{BLOB}", blob);
+            engine.execute_batch(&migration.replace("{NO_OVERLAP}", no_overlap))?;
         }
         if version < to {
             engine.set_version(to)?;
@@ -426,6 +465,27 @@ fn document_origin(head: &StoredDocument) -> String {
     } else {
         head.blake3.clone()
     }
+}
+
+/// Keeps a document, whose compressed body this is.
+pub(crate) fn keep_document(
+    engine: &mut dyn DatabaseEngine,
+    document: &NewDocument,
+    packed: Vec<u8>,
+) -> EngineResult<KeptDocument> {
+    let NewDocument { head, body } = document;
+    let head = StoredDocument {
+        id: if is_id(&head.id) {
+            head.id.clone()
+        } else {
+            new_id()
+        },
+        bytes: ByteCount::new(body.len() as u64),
+        blake3: blake3::hash(body).to_hex().to_string(),
+        ..head.clone()
+    };
+    let origin = document_origin(&head);
+    insert_document(engine, head, &origin, packed)
 }
 
 /// Inserts a document, unless the archive has one of the same origin.

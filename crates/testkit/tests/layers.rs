@@ -299,6 +299,7 @@ const PLAN: &[Member] = &[
     Member::new(5, "relay"),
     Member::new(5, "copy"),
     Member::new(6, "experiment"),
+    Member::new(6, "fleet"),
     Member::new(7, "web"),
     Member::new(8, "fullpipe"),
     Member::new(ATTIC, "testkit"),
@@ -318,10 +319,11 @@ const MEASURES: [&str; 4] = ["control", "observe", "probe", "trace"];
 const IMPURE: [&str; 5] = ["rustix", "libc", "socket2", "tokio", "tracing"];
 
 /// Folders of crates that are not pure, without clock, files and sockets all the same.
-const PURE_FOLDERS: [&str; 3] = [
+const PURE_FOLDERS: [&str; 4] = [
     "control/src/compression",
     "copy/src/protocol",
     "copy/src/rate",
+    "fleet/src/plan",
 ];
 
 /// Names that stand for the clock, files and sockets in a source.

@@ -1,0 +1,17 @@
+//! Many hosts, one plan: who measures whom and when, and what became of it.
+//!
+//! * [`plan`] decides, without clock, files and sockets: the turns of pairs ([`plan::MeshPlanner`]),
+//!   what a host lets the fleet do ([`plan::AgentPolicy`]), and what an agent does next
+//!   ([`plan::AgentState`]).
+//! * [`FleetLedger`] keeps hosts, slots and what they have for themselves in the archive, so that a
+//!   controller has no state of its own and any number of them may run.
+//! * [`AgentDisk`] keeps what an agent has not handed over, in an archive of its own.
+
+mod agent;
+mod disk;
+mod ledger;
+pub mod plan;
+
+pub use agent::{Agent, AgentStorage};
+pub use disk::AgentDisk;
+pub use ledger::{FleetHost, FleetLedger, InviteError};

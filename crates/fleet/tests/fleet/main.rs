@@ -1,0 +1,4 @@
+//! A fleet without sockets: turns of a mesh, and months of agents and controllers with every fault.
+
+mod planner;
+mod simulation;
