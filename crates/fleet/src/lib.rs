@@ -9,9 +9,13 @@
 
 mod agent;
 mod disk;
+mod identity;
 mod ledger;
 pub mod plan;
 
 pub use agent::{Agent, AgentStorage};
 pub use disk::AgentDisk;
+pub use identity::{
+    FleetAuthority, HostKey, IdentityError, InviteCode, SignedCertificate, certificate_hash,
+};
 pub use ledger::{FleetHost, FleetLedger, InviteError};
