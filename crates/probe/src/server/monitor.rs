@@ -311,6 +311,71 @@ mod tests {
         );
     }
 
+    fn ticket() -> TestTicket {
+        TestTicket {
+            slot: "1".to_owned(),
+            client: "a.example".to_owned(),
+            opens: 1000,
+            closes: 1010,
+            seconds: 30,
+            streams: 1,
+            bytes: ByteCount::from_mib(20),
+            rate: Some(BitRate::from_mbps(10)),
+            udp: false,
+            direction: None,
+        }
+    }
+
+    #[test]
+    fn a_ticket_bounds_a_transfer_and_widens_nothing() {
+        let wide = BOUNDS();
+        let seconds = |now| {
+            wide.within_ticket(&ticket(), now, Span::from_secs(4))
+                .max_duration
+        };
+        let [early, late, over] = [1000, 1030, 2000].map(seconds);
+        assert_eq!(early, Some(Span::from_secs(34)));
+        assert_eq!(
+            late,
+            Some(Span::from_secs(14)),
+            "it ends 30 s after its slot"
+        );
+        assert_eq!(over, Some(Span::from_secs(4)));
+        let unlimited = TransferBounds {
+            max_duration: None,
+            max_bytes: None,
+            ..wide
+        };
+        let bounds = unlimited.within_ticket(&ticket(), 1000, Span::from_secs(4));
+        assert_eq!(bounds.max_duration, early);
+        assert_eq!(bounds.max_bytes, Some(ByteCount::from_mib(20)));
+        let generous = TestTicket {
+            closes: u64::MAX,
+            seconds: u64::MAX,
+            bytes: ByteCount::new(u64::MAX),
+            rate: None,
+            ..ticket()
+        };
+        assert_eq!(
+            wide.within_ticket(&generous, 1000, Span::from_secs(4)),
+            wide
+        );
+    }
+
+    #[test]
+    fn a_transfer_faster_than_its_ticket_is_ended() {
+        let held = || monitor(BOUNDS().within_ticket(&ticket(), 1000, Span::from_secs(4)));
+        rates(&mut held(), 10, 0..15_000);
+        let mut faster = held();
+        let ended = (0..250).map(|update| {
+            let at = Span::from_millis(update * 20);
+            check(&mut faster, at, BitRate::from_mbps(14).bytes_in(at)).map(drop)
+        });
+        let why = ended.filter_map(Result::err).next().unwrap();
+        assert_eq!(why.number, ErrorNumber::TOTAL_RATE, "{why}");
+        assert!(why.to_string().contains("10 Mbit/s is permitted"), "{why}");
+    }
+
     #[test]
     fn bytes_before_the_window_do_not_count() {
         let mut monitor = monitor(TransferBounds {
