@@ -49,6 +49,7 @@ mod serve;
 mod simulate;
 mod storage;
 mod sweep;
+mod tickets;
 mod tls;
 mod trace;
 mod until_sure;
