@@ -12,6 +12,7 @@ mod disk;
 mod identity;
 mod ledger;
 pub mod plan;
+pub mod service;
 
 pub use agent::{Agent, AgentStorage};
 pub use disk::AgentDisk;

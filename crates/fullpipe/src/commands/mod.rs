@@ -32,6 +32,7 @@ cfg_if::cfg_if! {
         mod diagnose;
         mod every;
         mod far_end;
+        mod fleet;
         mod grid_runs;
         mod host;
         pub(crate) mod iperf3;
@@ -56,7 +57,7 @@ cfg_if::cfg_if! {
         mod elsewhere;
 
         use elsewhere::{
-            compare, completions, copy, demo, diagnose, host, iperf3, lab, man, mcp, measure,
+            compare, completions, copy, demo, diagnose, fleet, host, iperf3, lab, man, mcp, measure,
             relay, serve, sweep, web,
         };
     }
@@ -133,6 +134,7 @@ commands! {
         Store(store::StoreArguments),
         History(history::HistoryArguments),
         Web(web::WebArguments),
+        Fleet(fleet::FleetArguments),
     "Tools":
         Schema(schema::SchemaArguments),
         Completions(completions::CompletionsArguments),
