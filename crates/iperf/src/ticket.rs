@@ -91,15 +91,16 @@ impl TestTicket {
 
     /// Fails if `now`, in seconds since 1970, is outside of the slot.
     fn check_time(&self, now: u64) -> Result<(), TestRefusal> {
-        if now < self.opens {
-            let early = Span::from_secs(self.opens - now);
-            Err(self.refuse(ErrorNumber::TICKET_EARLY, &format!("opens in {early}")))
+        let (number, what) = if now < self.opens {
+            let what = format!("opens in {} s", self.opens - now);
+            (ErrorNumber::TICKET_EARLY, what)
         } else if now > self.closes {
-            let late = Span::from_secs(now - self.closes);
-            Err(self.refuse(ErrorNumber::TICKET_EXPIRED, &format!("closed {late} ago")))
+            let what = format!("closed {} s ago", now - self.closes);
+            (ErrorNumber::TICKET_EXPIRED, what)
         } else {
-            Ok(())
-        }
+            return Ok(());
+        };
+        Err(self.refuse(number, &what))
     }
 
     /// Fails if `request` asks for more than the ticket permits.
