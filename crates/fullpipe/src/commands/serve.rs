@@ -90,8 +90,7 @@ pub(crate) struct ServeArguments {
     /// Serve only tests with a ticket that was sealed with the secret in FILE
     ///
     /// A ticket permits one client one test, with bounds of time, streams, bytes and rate. Whoever
-    /// issues tickets has the secret, too; each server has its own. The control connection is not
-    /// encrypted by it, nor the data.
+    /// issues tickets has the secret, too; each server has its own. It encrypts nothing.
     #[arg(
         long,
         value_parser = read_key_file,

@@ -42,7 +42,7 @@ impl Site {
         ["--ticket".to_owned(), path.to_str().unwrap().to_owned()]
     }
 
-    /// Returns the command that measures with a load of 10 Mbit/s, unless `flags` say otherwise.
+    /// Returns the command that measures with `flags`.
     fn measurement(&self, flags: &[&str]) -> Command {
         let port = self.server.address.port().to_string();
         fullpipe(&[&["measure", "127.0.0.1", "-p", &port], flags].concat())
@@ -92,7 +92,7 @@ fn ticket(slot: &str) -> TestTicket {
     }
 }
 
-fn sealed(ticket: TestTicket) -> SealedTicket {
+fn sealed(ticket: &TestTicket) -> SealedTicket {
     ticket.seal(&secret(SECRET))
 }
 
@@ -100,7 +100,7 @@ fn sealed(ticket: TestTicket) -> SealedTicket {
 fn a_ticket_admits_its_test_once() {
     let _slot = load_slot();
     let site = Site::start(&[]);
-    let own = sealed(ticket("once"));
+    let own = sealed(&ticket("once"));
     let served = site.measure(&own, &["-n", "1M"]);
     assert!(served.status.success(), "{served:?}");
     site.server
@@ -114,7 +114,7 @@ fn a_ticket_admits_its_test_once() {
         direction: Some(Direction::Download),
         ..ticket("next")
     };
-    let served = site.measure(&sealed(next), &["-u", "-b", "10M", "-t", "1", "-R"]);
+    let served = site.measure(&sealed(&next), &["-u", "-b", "10M", "-t", "1", "-R"]);
     assert!(served.status.success(), "{served:?}");
 }
 
@@ -122,7 +122,7 @@ fn a_ticket_admits_its_test_once() {
 fn of_tests_with_one_ticket_at_once_one_is_served() {
     let _slot = load_slot();
     let site = Site::start(&[]);
-    let flags = site.flags(&sealed(ticket("both")));
+    let flags = site.flags(&sealed(&ticket("both")));
     let flags = [&flags[0], &flags[1], "-t", "1", "-b", "10M"];
     let both: Vec<Running> = (0..4)
         .map(|_| Running::start(&mut site.measurement(&flags)))
@@ -166,49 +166,49 @@ fn what_no_ticket_permits_is_refused_and_each_reason_is_said() {
             "the client's ticket is forged",
         ),
         (
-            sealed(early),
+            sealed(&early),
             short,
             "the time of the ticket has not come",
             "for slot 2 opens in ",
         ),
         (
-            sealed(late),
+            sealed(&late),
             short,
             "the time of the ticket is over",
             "for slot 3 closed 3",
         ),
         (
-            sealed(ticket("4")),
+            sealed(&ticket("4")),
             &["-t", "3"],
             "longer than",
             "slot 4 permits 2 s; 3 s asked for",
         ),
         (
-            sealed(ticket("5")),
+            sealed(&ticket("5")),
             &["-P", "2", "-t", "1"],
             "so many parallel",
             "slot 5 permits 1 stream; 2",
         ),
         (
-            sealed(ticket("6")),
+            sealed(&ticket("6")),
             &["-n", "11M"],
             "longer than",
             "slot 6 permits 10 MiB; 11 MiB asked for",
         ),
         (
-            sealed(ticket("7")),
+            sealed(&ticket("7")),
             &["-u", "-t", "1"],
             "this kind of test",
             "slot 7 permits no UDP",
         ),
         (
-            sealed(slow),
+            sealed(&slow),
             short,
             "the total rate",
             "slot 8 permits 5 Mbit/s; no limit asked for",
         ),
         (
-            sealed(upload),
+            sealed(&upload),
             &["-R", "-t", "1"],
             "this kind of test",
             "slot 9 permits upload only",
@@ -240,7 +240,7 @@ fn what_no_ticket_permits_is_refused_and_each_reason_is_said() {
 #[test]
 fn a_ticket_that_was_only_seen_opens_no_stream() {
     let site = Site::start(&[]);
-    let seen = sealed(ticket("seen"));
+    let seen = sealed(&ticket("seen"));
     let mut thief = Peer::call(site.server.address, HOSTILE).unwrap();
     let text = seen.text();
     thief
@@ -275,7 +275,7 @@ fn a_test_ends_at_the_bytes_of_its_ticket() {
             bytes: ByteCount::from_mib(4),
             ..ticket(slot)
         };
-        let cut = site.measure(&sealed(small), flags);
+        let cut = site.measure(&sealed(&small), flags);
         assert_eq!(cut.status.code(), Some(1), "{cut:?}");
     }
     let log = site.server.log();
@@ -294,7 +294,7 @@ fn flags_that_no_ticket_fits_are_refused() {
         path.to_str().unwrap().to_owned()
     };
     let key = file("key", SECRET);
-    let own = file("ticket", &sealed(ticket("1")).to_line());
+    let own = file("ticket", &sealed(&ticket("1")).to_line());
     for (flags, why) in [
         (
             &["serve", "--tickets", &key, "--key-file", &key][..],

@@ -367,11 +367,11 @@ mod tests {
         let held = || monitor(BOUNDS().within_ticket(&ticket(), 1000, Span::from_secs(4)));
         rates(&mut held(), 10, 0..15_000);
         let mut faster = held();
-        let ended = (0..250).map(|update| {
+        let mut ended = (0..250).map(|update| {
             let at = Span::from_millis(update * 20);
             check(&mut faster, at, BitRate::from_mbps(14).bytes_in(at)).map(drop)
         });
-        let why = ended.filter_map(Result::err).next().unwrap();
+        let why = ended.find_map(Result::err).unwrap();
         assert_eq!(why.number, ErrorNumber::TOTAL_RATE, "{why}");
         assert!(why.to_string().contains("10 Mbit/s is permitted"), "{why}");
     }
