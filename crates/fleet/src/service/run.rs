@@ -8,6 +8,7 @@ use fullpipe_control::WebClientTls;
 use fullpipe_iperf::{SharedKey, TestTicket};
 use fullpipe_record::{Direction, Document};
 use fullpipe_store::{NewDocument, StoreError};
+use fullpipe_sys::end_with_this_thread;
 use fullpipe_units::{ByteCount, Span, printable_line};
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
@@ -333,11 +334,8 @@ impl AgentService<'_> {
         let folder = &self.options.folder;
         let ticket = order.ticket.clone().unwrap_or_default();
         folder.write_secret(&folder.ticket_file(), ticket.as_bytes())?;
-        let mut command = Command::new(&self.options.program);
-        command
-            .args(test_arguments(order, &folder.ticket_file()))
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
+        let mut command = self.child();
+        command.args(test_arguments(order, &folder.ticket_file()));
         let seconds = order.slot.ends.saturating_sub(clocks().seconds());
         let ended = timeout(Duration::from_secs(seconds), command.output()).await;
         Ok(match ended {
@@ -347,16 +345,25 @@ impl AgentService<'_> {
         })
     }
 
+    /// Returns the command of this program, which ends with the agent, however that ends.
+    fn child(&self) -> Command {
+        let mut command = std::process::Command::new(&self.options.program);
+        command.stdin(Stdio::null());
+        end_with_this_thread(&mut command);
+        let mut command = Command::from(command);
+        command.kill_on_drop(true);
+        command
+    }
+
     /// Keeps the program running that serves tests with tickets.
     async fn keep_serving(&self, words: &[String]) {
         loop {
-            let child = Command::new(&self.options.program)
+            let child = self
+                .child()
                 .arg("serve")
                 .args(words)
                 .arg("--tickets")
                 .arg(self.options.folder.ticket_secret_file())
-                .stdin(Stdio::null())
-                .kill_on_drop(true)
                 .spawn();
             let ended = match child {
                 Ok(mut child) => child.wait().await.map(|status| status.to_string()),
