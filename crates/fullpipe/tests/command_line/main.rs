@@ -46,6 +46,7 @@ mod relay_services;
 mod report;
 mod route;
 mod serve;
+mod shards;
 mod simulate;
 mod storage;
 mod sweep;
