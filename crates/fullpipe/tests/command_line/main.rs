@@ -13,6 +13,7 @@ mod calc;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;
+mod contrib;
 mod copy_web;
 mod diff;
 mod documentation;
@@ -48,6 +49,7 @@ mod route;
 mod serve;
 mod shards;
 mod simulate;
+mod slurm;
 mod storage;
 mod sweep;
 mod tls;
