@@ -39,6 +39,7 @@ mod over_ssh;
 mod pages;
 mod placement;
 mod prometheus;
+mod pscheduler;
 mod ramp;
 mod records;
 mod relay;
