@@ -13,6 +13,7 @@ mod offered_rate;
 mod output;
 mod prelude;
 mod report;
+mod rows;
 mod scenario_file;
 mod schema;
 mod simulate;
