@@ -2,3 +2,4 @@
 
 mod planner;
 mod simulation;
+mod changes;
