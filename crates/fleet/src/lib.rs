@@ -11,7 +11,11 @@ mod agent;
 mod disk;
 mod ledger;
 pub mod plan;
+mod status;
 
 pub use agent::{Agent, AgentStorage};
 pub use disk::AgentDisk;
-pub use ledger::{FleetHost, FleetLedger, InviteError};
+pub use ledger::{Announcement, FleetHost, FleetLedger, InviteError, WEBHOOK};
+pub use status::{
+    ChangedPair, FleetIncident, FleetStatus, HostStatus, PairStatus, PairStatusKind, fleet_status,
+};

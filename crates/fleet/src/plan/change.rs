@@ -92,7 +92,7 @@ const DEVIATIONS: f64 = 4.0;
 
 /// Largest difference of two runs that agree, as the logarithm of their ratio: losses make rates
 /// vary.
-const AGREEMENT: f64 = 0.5;
+const AGREEMENT: f64 = 0.3;
 
 /// Seconds between the first and the last of the runs that show a change: what others send for a
 /// few minutes is none.

@@ -115,7 +115,12 @@ impl EchoWatch {
         }
         let least = (self.usual_ns * 0.05).max(2e6).max(6.0 * self.spread_ns);
         let apart = (rtt - self.usual_ns).abs();
-        let is_beyond = apart > if self.round_trips.is_some() { least / 2.0 } else { least };
+        let is_beyond = apart
+            > if self.round_trips.is_some() {
+                least / 2.0
+            } else {
+                least
+            };
         if self.round_trips.is_none() {
             self.learn_round_trip(rtt);
         }

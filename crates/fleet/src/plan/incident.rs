@@ -198,7 +198,11 @@ fn split_cluster(
             (Scope::of_pair(pair), open_scopes(pair, &counts))
         });
         let has = |pair: &PairState| scope.has_pair(pair, sites);
-        let changed: Vec<usize> = left.iter().copied().filter(|place| has(&pairs[*place])).collect();
+        let changed: Vec<usize> = left
+            .iter()
+            .copied()
+            .filter(|place| has(&pairs[*place]))
+            .collect();
         for place in &changed {
             left.remove(place);
             for scope in scopes_of_pair(&pairs[*place], sites) {
@@ -252,7 +256,10 @@ fn best_scopes(counts: &BTreeMap<Scope, ScopeCount>) -> Option<(Scope, Vec<Scope
         .collect();
     equal.sort_by_key(|scope| (scope.plainness(), *scope));
     let first = equal.first().copied()?;
-    Some((first, equal.into_iter().skip(1).take(MAX_CANDIDATES).collect()))
+    Some((
+        first,
+        equal.into_iter().skip(1).take(MAX_CANDIDATES).collect(),
+    ))
 }
 
 /// Returns the hosts whose other pairs may be like this one: nobody has seen one that is as usual.

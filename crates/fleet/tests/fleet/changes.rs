@@ -162,7 +162,11 @@ impl SimulatedPair {
         if fault.limit.is_some() && fault.loss > 0.0 {
             factor *= (0.12 * noise.normal()).exp();
         }
-        let slower = if fault.slower > 0.0 { fault.slower } else { 1.0 };
+        let slower = if fault.slower > 0.0 {
+            fault.slower
+        } else {
+            1.0
+        };
         let rtt = (self.rtt + fault.longer) * (1.0 + 0.01 * noise.normal().abs());
         PairRun {
             at,
@@ -255,12 +259,22 @@ fn plant(kind: usize, noise: &mut Noise) -> (Fault, &'static str) {
         0 => {
             let slower = noise.between(0.1, 0.5);
             let limit = Some("capacity/cross-traffic");
-            let fault = Fault { slower, limit, ..Fault::default() };
+            let fault = Fault {
+                slower,
+                limit,
+                ..Fault::default()
+            };
             (fault, "capacity/cross-traffic")
         }
         1 => {
             let longer = noise.between(20.0, 80.0);
-            (Fault { longer, ..Fault::default() }, "round trips")
+            (
+                Fault {
+                    longer,
+                    ..Fault::default()
+                },
+                "round trips",
+            )
         }
         2 => {
             let fault = Fault {
@@ -274,7 +288,14 @@ fn plant(kind: usize, noise: &mut Noise) -> (Fault, &'static str) {
         _ => {
             let slower = noise.between(0.1, 0.5);
             let limit = Some("loss/policer");
-            (Fault { slower, limit, ..Fault::default() }, "loss/policer")
+            (
+                Fault {
+                    slower,
+                    limit,
+                    ..Fault::default()
+                },
+                "loss/policer",
+            )
         }
     }
 }
@@ -292,9 +313,17 @@ fn places(host: usize, other: usize, sites: &[usize], is_both: bool) -> [Scope; 
     ];
     ends.map(|(from, to)| {
         if is_both {
-            Scope { from: from.max(to), to: from.min(to), is_both: from != to }
+            Scope {
+                from: from.max(to),
+                to: from.min(to),
+                is_both: from != to,
+            }
         } else {
-            Scope { from, to, is_both: false }
+            Scope {
+                from,
+                to,
+                is_both: false,
+            }
         }
     })
 }
@@ -324,23 +353,37 @@ fn planted(seed: u64, kind: usize, place: usize) -> (usize, usize, bool) {
         let back = back.filter(|pair| (pair.sender, pair.receiver) == (receiver, sender));
         for pair in back.filter(|pair| pair.fault.is_none()) {
             let loss = fault.loss;
-            pair.fault = (loss > 0.0).then_some(Fault { loss, ..Fault::default() });
+            pair.fault = (loss > 0.0).then_some(Fault {
+                loss,
+                ..Fault::default()
+            });
         }
     }
     mesh.pass_minutes(begun, begun + DAY + 7200, true);
-    let in_time = own
-        .iter()
-        .filter(|place| mesh.pairs[**place].found_after.is_some_and(|runs| runs <= 2));
+    let in_time = own.iter().filter(|place| {
+        mesh.pairs[**place]
+            .found_after
+            .is_some_and(|runs| runs <= 2)
+    });
     let in_time = in_time.count();
     let groups = mesh.groups();
     let is_named = groups.iter().any(|group| {
         let is_place = group.scope == scope || group.candidates.contains(&scope);
-        let has_all = group.changed.iter().filter(|place| own.contains(place)).count();
-        is_place && group.cause == cause && has_all * 20 >= own.len() * 19
+        let has_all = group
+            .changed
+            .iter()
+            .filter(|place| own.contains(place))
+            .count();
+        is_place
+            && group.cause == cause
+            && has_all * 20 >= own.len() * 19
             && (begun - DAY..=begun + DAY).contains(&group.onset.1)
     });
     if !is_named || groups.len() > 1 {
-        println!("{seed} {kind}: planted {scope:?} {cause} in {} pairs: {groups:?}", own.len());
+        println!(
+            "{seed} {kind}: planted {scope:?} {cause} in {} pairs: {groups:?}",
+            own.len()
+        );
     }
     (own.len(), in_time, is_named)
 }

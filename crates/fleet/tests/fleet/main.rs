@@ -1,5 +1,5 @@
 //! A fleet without sockets: turns of a mesh, and months of agents and controllers with every fault.
 
+mod changes;
 mod planner;
 mod simulation;
-mod changes;
