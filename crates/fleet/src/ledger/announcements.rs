@@ -12,7 +12,7 @@ pub const WEBHOOK: &str = "webhook";
 const CLAIMED: u64 = 60;
 
 /// Seconds for which what could not be announced is tried again.
-const TRIED: u64 = 86_400;
+const TRIED: u64 = 7 * 86_400;
 
 /// Pairs that an announcement lists.
 const MAX_PAIRS: usize = 100;

@@ -28,7 +28,7 @@ pub(super) fn keep_incidents(
     for group in group_pairs(&states, &sites(hosts)) {
         let mut incident = describe_group(hosts, rows, &states, &group);
         let is_same = |known: &FleetIncident| known.has_pair_of(&incident);
-        let known = open.iter().position(|known| is_same(known));
+        let known = open.iter().position(is_same);
         let is_new = known.is_none();
         match known {
             Some(place) => {
@@ -41,11 +41,11 @@ pub(super) fn keep_incidents(
         gone_on.insert(incident.id.clone());
         keep_incident(archive, &incident, is_new, now)?;
         // Others that turn out to be the same are not over: they are part of it.
-        let (same, others) = open
+        let (same, others): (Vec<_>, Vec<_>) = open
             .into_iter()
             .partition(|other| other.has_pair_of(&incident));
         open = others;
-        for mut part in <Vec<FleetIncident>>::from(same) {
+        for mut part in same {
             part.joined = Some(incident.id.clone());
             end_incident(archive, part, now)?;
         }

@@ -270,13 +270,10 @@ impl PairWatch {
         self.rates.usual_at
     }
 
-    /// Returns since when something may be otherwise that no second run has confirmed.
+    /// Returns since when something may be otherwise than it was, which no second run has confirmed.
     fn doubted_since(&self) -> Option<u64> {
-        let watches = [&self.rates, &self.round_trips];
-        let doubted = watches
-            .into_iter()
-            .filter(|watch| watch.change.is_none())
-            .filter_map(|watch| watch.doubts.first());
+        let watches = [&self.rates, &self.round_trips].into_iter();
+        let doubted = watches.filter_map(|watch| watch.doubts.first());
         doubted.map(|doubt| doubt.0).min()
     }
 

@@ -112,7 +112,7 @@ struct Cluster {
 pub fn group_pairs(pairs: &[PairState], sites: &[usize]) -> Vec<PairGroup> {
     let mut groups = Vec::new();
     for cluster in clusters(pairs) {
-        split_cluster(pairs, sites, cluster, &mut groups);
+        split_cluster(pairs, sites, &cluster, &mut groups);
     }
     groups.sort_by_key(|group| (group.onset.1, group.changed.first().copied()));
     groups
@@ -174,7 +174,7 @@ impl ScopeCount {
 fn split_cluster(
     pairs: &[PairState],
     sites: &[usize],
-    cluster: Cluster,
+    cluster: &Cluster,
     groups: &mut Vec<PairGroup>,
 ) {
     let mut counts: BTreeMap<Scope, ScopeCount> = BTreeMap::new();
@@ -211,7 +211,7 @@ fn split_cluster(
                 }
             }
         }
-        groups.push(group_of(pairs, sites, &cluster, scope, candidates, changed));
+        groups.push(group_of(pairs, sites, cluster, scope, candidates, changed));
     }
 }
 
