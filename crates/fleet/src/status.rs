@@ -187,7 +187,7 @@ pub fn fleet_status(ledger: &mut FleetLedger<'_>, now: u64) -> Result<FleetStatu
         *slots.entry(outcome.clone()).or_default() += count;
         by_host.entry(host).or_default().insert(outcome, count);
     }
-    let (rows, states) = ledger.pair_rows(&hosts)?;
+    let (rows, states) = ledger.pair_rows(&hosts, now)?;
     let pairs = rows.iter().zip(&states);
     Ok(FleetStatus {
         at: now,

@@ -188,7 +188,7 @@ pub(crate) fn fleet_metrics(status: &FleetStatus) -> String {
     let open = [(String::new(), open.count() as f64)].into_iter();
     let families: [(&str, &str, Box<dyn Iterator<Item = (String, f64)>>); 8] = [
         (
-            "fullpipe_slots_total",
+            "fullpipe_slots",
             "Slots that began within a day, by how they ended.",
             Box::new(outcomes),
         ),

@@ -20,6 +20,9 @@ const MAX_RUNS: u64 = 1000;
 const LOOKED_AFTER: u64 = 6 * 3600;
 const LOOKED_AFTER_OF_HOST: usize = 4;
 
+/// Seconds after which a change that nobody has measured since then is forgotten.
+const FORGOTTEN: u64 = 14 * 86_400;
+
 /// Minutes of echoes that are kept.
 const ECHOES_KEPT: u64 = 2 * 1440;
 
@@ -35,21 +38,30 @@ pub(crate) struct PairRow {
 }
 
 impl PairRow {
-    fn state(&self) -> PairState {
+    /// Returns when it was last measured, by a run or by echoes, in seconds since 1970.
+    fn measured(&self) -> u64 {
+        let run = self.runs.last.as_ref().map_or(0, |last| last.at);
+        let echoed = self.echoes.as_ref().map_or(0, |echoes| echoes.minute);
+        run.max(echoed.saturating_mul(60))
+    }
+
+    /// Returns how it is; what nobody has measured for two weeks is not known to be otherwise.
+    fn state(&self, now: u64) -> PairState {
         let learnt = self.echoes.as_ref().filter(|echoes| echoes.is_learnt());
         PairState {
             sender: self.sender,
             receiver: self.receiver,
             last_usual: self.runs.last_usual(),
             echoed: learnt.map_or(0, |echoes| echoes.minute * 60),
-            change: PairChange::from_watches(&self.runs, self.echoes.as_ref()),
+            change: PairChange::from_watches(&self.runs, self.echoes.as_ref())
+                .filter(|_| self.measured().saturating_add(FORGOTTEN) > now),
         }
     }
 }
 
-/// Returns how each pair is otherwise than usual, if it is.
-pub(crate) fn pair_states(rows: &[PairRow]) -> Vec<PairState> {
-    let mut states: Vec<PairState> = rows.iter().map(PairRow::state).collect();
+/// Returns how each pair is otherwise than usual at a time, if it is.
+pub(crate) fn pair_states(rows: &[PairRow], now: u64) -> Vec<PairState> {
+    let mut states: Vec<PairState> = rows.iter().map(|row| row.state(now)).collect();
     attribute_losses(&mut states);
     states
 }

@@ -22,7 +22,7 @@ pub(super) fn keep_incidents(
     rows: &[PairRow],
     now: u64,
 ) -> EngineResult {
-    let states = pair_states(rows);
+    let states = pair_states(rows, now);
     let mut open = open_incidents(archive)?;
     let mut gone_on: BTreeSet<String> = BTreeSet::new();
     for group in group_pairs(&states, &sites(hosts)) {
@@ -242,13 +242,14 @@ impl FleetLedger<'_> {
         Ok(content.and_then(|content| serde_json::from_str(&content).ok()))
     }
 
-    /// Returns what is known of all pairs of these hosts, and how each is otherwise.
+    /// Returns what is known of all pairs of these hosts, and how each is otherwise at a time.
     pub(crate) fn pair_rows(
         &mut self,
         hosts: &[FleetHost],
+        now: u64,
     ) -> Result<(Vec<PairRow>, Vec<PairState>), StoreError> {
         let rows = pair_rows(hosts, |sql| self.0.query(sql, &[]))?;
-        let states = pair_states(&rows);
+        let states = pair_states(&rows, now);
         Ok((rows, states))
     }
 }

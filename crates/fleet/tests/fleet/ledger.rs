@@ -217,7 +217,6 @@ fn check_incident(location: &ArchiveLocation) {
     check_announcements(&mut world, &incident);
 
     world.slow = None;
-    world.silent = vec![NAMES[5]];
     let restored = world.now;
     while !world.open().is_empty() {
         assert!(world.now < restored + 2 * DAY, "{:?}", world.open());
@@ -233,6 +232,8 @@ fn check_incident(location: &ArchiveLocation) {
         (&body["state"], &body["incident"]),
         (&"ended".into(), &incident.id.clone().into())
     );
+    world.silent = vec![NAMES[5]];
+    world.pass_hours(2);
     let status = world.status();
     let silent = status
         .pairs

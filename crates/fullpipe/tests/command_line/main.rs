@@ -20,6 +20,7 @@ mod drop_in;
 mod errors;
 mod events;
 mod far_end;
+mod fleet_page;
 mod handed_over;
 mod help;
 mod host;
