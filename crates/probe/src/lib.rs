@@ -26,6 +26,7 @@ pub use client::{
     watch_closely, watch_transfer, watch_until,
 };
 pub use destination::Destination;
+pub use echo::{EchoedMinute, echo_minutes};
 pub use engine::{LocalEndpoint, PrepareError, StorageConfig};
 pub use error::{ProbeError, ServeError};
 pub use progress::{StreamSnapshot, TestSnapshot};

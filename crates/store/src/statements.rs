@@ -100,8 +100,10 @@ pub(crate) const MIGRATIONS: &[&str] = &[
         ticket TEXT,
         outcome TEXT,
         why TEXT NOT NULL,
-        document TEXT NOT NULL
+        document TEXT NOT NULL,
+        watched BIGINT
     );
+    CREATE INDEX fleet_slot_unwatched ON fleet_slot (starts) WHERE outcome = 'done' AND watched IS NULL;
     CREATE INDEX fleet_slot_starts ON fleet_slot (starts);
     CREATE INDEX fleet_slot_client ON fleet_slot (client, starts);
     CREATE INDEX fleet_slot_server ON fleet_slot (server, starts);
@@ -118,6 +120,8 @@ pub(crate) const MIGRATIONS: &[&str] = &[
         sender TEXT NOT NULL,
         receiver TEXT NOT NULL,
         planned BIGINT NOT NULL,
+        watch TEXT,
+        triggered BIGINT NOT NULL DEFAULT 0,
         PRIMARY KEY (sender, receiver)
     );
     CREATE INDEX fleet_pair_planned ON fleet_pair (planned);
@@ -134,7 +138,21 @@ pub(crate) const MIGRATIONS: &[&str] = &[
         rtt_ns BIGINT,
         PRIMARY KEY (client, server, minute)
     );
-    CREATE INDEX fleet_echo_minute ON fleet_echo (minute)",
+    CREATE INDEX fleet_echo_minute ON fleet_echo (minute);
+    CREATE TABLE fleet_watch (
+        client TEXT NOT NULL PRIMARY KEY,
+        content TEXT NOT NULL
+    );
+    CREATE TABLE fleet_incident (
+        id TEXT NOT NULL PRIMARY KEY,
+        since BIGINT NOT NULL,
+        changed BIGINT NOT NULL,
+        ended BIGINT,
+        content TEXT NOT NULL,
+        announced TEXT NOT NULL,
+        claimed BIGINT NOT NULL
+    );
+    CREATE INDEX fleet_incident_changed ON fleet_incident (changed)",
 ];
 
 /// Refuses two claims of one resource that overlap. Ranges of numbers need no extension of

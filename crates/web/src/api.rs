@@ -81,6 +81,7 @@ pub(crate) fn openapi_description() -> Value {
             "/api/v1/documents": {"get": operation("Documents, newest first", &json!(listed))},
             "/api/v1/documents/{id}": {"get": operation("A document as it was written", &id)},
             "/api/v1/history": {"get": operation("The runs to a host over time", &json!(history))},
+            "/api/v1/fleet": {"get": fleet_operation()},
             "/api/v1/runs": {
                 "get": run_operation("The newest test: its state, what was asked for, and what there is of it"),
                 "post": with_body(run_operation("Starts a test"), &started),
@@ -100,6 +101,21 @@ fn operation(summary: &str, parameters: &Value) -> Value {
         parameters,
         &json!({"$ref": "#/components/schemas/Document"}),
     )
+}
+
+/// Returns the operation whose answer is the fleet.
+fn fleet_operation() -> Value {
+    let list = json!({"type": "array", "items": {"type": "object"}});
+    let schema = json!({
+        "type": "object", "required": ["at", "incidents", "hosts", "slots", "pairs"],
+        "properties": {
+            "at": {"type": "integer", "description": "Seconds since 1970"},
+            "incidents": list, "hosts": list, "pairs": list,
+            "slots": {"type": "object", "additionalProperties": {"type": "integer"}},
+        },
+    });
+    let summary = "The hosts that measure each other, their pairs, and what changed of late";
+    operation_with(summary, &json!([]), &schema)
 }
 
 /// Returns an operation whose answer is the state of the newest test.

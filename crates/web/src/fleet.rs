@@ -102,7 +102,7 @@ impl FleetController {
             let planned = self.ledger(|ledger| {
                 let now = unix_seconds();
                 ledger.close_overdue(now)?;
-                Ok(ledger.plan_turns(now)?)
+                Ok(ledger.plan_turns(now)? + ledger.plan_changes(now)?)
             });
             match planned.await {
                 Ok(0) => failed.clear(),

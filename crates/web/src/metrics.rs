@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use fullpipe_fleet::{FleetStatus, HostStatus, PairStatus};
 use fullpipe_record::{Direction, StoredDocument, StoredFacts};
 use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
 use jiff::Timestamp;
@@ -151,6 +152,98 @@ pub fn archive_metrics(newest: &[StoredDocument], now: Timestamp) -> String {
         push_metric(&mut text, metric, &runs, labels);
     }
     text + &limit_info(&runs)
+}
+
+/// Returns the metrics of a fleet; nothing where there is none.
+pub(crate) fn fleet_metrics(status: &FleetStatus) -> String {
+    if status.hosts.is_empty() {
+        return String::new();
+    }
+    let outcomes = status.slots.iter();
+    let outcomes = outcomes.map(|(outcome, count)| {
+        let labels = label_list(&[("outcome", outcome)]);
+        (labels, *count as f64)
+    });
+    let bytes = |rate: BitRate| rate.as_f64() / 8.0;
+    let of_pairs = |value: fn(&PairStatus) -> Option<BitRate>| {
+        let pairs = status.pairs.iter();
+        pairs.filter_map(move |pair| Some((pair_labels(pair, &[]), bytes(value(pair)?))))
+    };
+    let of_hosts = |value: fn(&HostStatus) -> f64| {
+        let hosts = status.hosts.iter();
+        hosts.map(move |host| (label_list(&[("host", &host.name)]), value(host)))
+    };
+    let limits = status.pairs.iter().filter_map(|pair| {
+        let limit = pair.limit.as_deref()?;
+        Some((pair_labels(pair, &[("limit", limit)]), 1.0))
+    });
+    let states = status
+        .pairs
+        .iter()
+        .map(|pair| (pair_labels(pair, &[("state", pair.kind.name())]), 1.0));
+    let open = status
+        .incidents
+        .iter()
+        .filter(|incident| incident.ended.is_none());
+    let open = [(String::new(), open.count() as f64)].into_iter();
+    let families: [(&str, &str, Box<dyn Iterator<Item = (String, f64)>>); 8] = [
+        (
+            "fullpipe_slots",
+            "Slots that began within a day, by how they ended.",
+            Box::new(outcomes),
+        ),
+        (
+            "fullpipe_pair_throughput_bytes_per_second",
+            "Payload that arrived in the newest run of a pair.",
+            Box::new(of_pairs(|pair| pair.rate)),
+        ),
+        (
+            "fullpipe_pair_usual_throughput_bytes_per_second",
+            "Payload that usually arrives.",
+            Box::new(of_pairs(|pair| pair.usual_rate)),
+        ),
+        (
+            "fullpipe_pair_limit_info",
+            "What limited the newest run of a pair.",
+            Box::new(limits),
+        ),
+        (
+            "fullpipe_pair_state_info",
+            "How a pair is: changed, unknown, new or usual.",
+            Box::new(states),
+        ),
+        (
+            "fullpipe_fleet_incidents",
+            "Incidents that go on.",
+            Box::new(open),
+        ),
+        (
+            "fullpipe_host_seen_timestamp_seconds",
+            "When a host last asked for its slots, since 1970.",
+            Box::new(of_hosts(|host| host.seen as f64)),
+        ),
+        (
+            "fullpipe_host_clock_offset_seconds",
+            "Time by which the controller's clock was ahead of a host's.",
+            Box::new(of_hosts(|host| host.offset_ms as f64 / 1e3)),
+        ),
+    ];
+    let mut text = String::new();
+    for (name, help, values) in families {
+        push_head(&mut text, name, help);
+        for (labels, value) in values {
+            push_value(&mut text, name, &labels, value);
+        }
+    }
+    text
+}
+
+fn pair_labels(pair: &PairStatus, more: &[(&str, &str)]) -> String {
+    let own = [
+        ("sender", pair.sender.as_str()),
+        ("receiver", pair.receiver.as_str()),
+    ];
+    label_list(&[&own[..], more].concat())
 }
 
 /// Returns the metrics of the newest run to a target in a direction, with the names of

@@ -33,6 +33,10 @@ pub(crate) enum Route<'p> {
     Campaign(&'p str),
     /// The settings of this host.
     Host,
+    /// The hosts that measure each other.
+    Fleet,
+    /// Pairs of the fleet that changed for one reason.
+    Incident(&'p str),
     /// What a result looks like.
     Demo,
     /// The form of a new test.
@@ -49,6 +53,8 @@ pub(crate) enum Route<'p> {
     ApiHistory,
     /// The test that runs, or its start.
     ApiRuns,
+    /// The fleet as JSON.
+    ApiFleet,
     /// What the test that runs does, as it happens.
     ApiEvents,
     /// The description of this interface.
@@ -80,6 +86,8 @@ impl Route<'_> {
             "/history" => Route::History,
             "/campaigns" => Route::Campaigns,
             "/host" => Route::Host,
+            "/fleet" => Route::Fleet,
+            "/api/v1/fleet" => Route::ApiFleet,
             "/demo" => Route::Demo,
             "/new" => Route::NewTest,
             "/style.css" => Route::Asset(Asset::Style),
@@ -96,6 +104,8 @@ impl Route<'_> {
             _ => {
                 if let Some(id) = path.strip_prefix("/documents/") {
                     Route::Document(id)
+                } else if let Some(id) = path.strip_prefix("/fleet/incidents/") {
+                    Route::Incident(id)
                 } else if let Some(id) = path.strip_prefix("/campaigns/") {
                     Route::Campaign(id)
                 } else {
@@ -126,6 +136,8 @@ impl Route<'_> {
                 | Route::Campaigns
                 | Route::Campaign(_)
                 | Route::Host
+                | Route::Fleet
+                | Route::Incident(_)
                 | Route::Demo
                 | Route::NewTest
         )

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fullpipe_control::{ClientPlaces, WebIdentity};
 use fullpipe_experiment::{KeptError, KeptSweep};
+use fullpipe_fleet::{FleetLedger, FleetStatus, fleet_status};
 use fullpipe_record::{Content, StoredDocument};
 use fullpipe_report::page_script;
 use fullpipe_store::{ArchiveLocation, DocumentFilter, Store, StoreError};
@@ -23,11 +24,12 @@ use crate::api;
 use crate::archive::{Archive, ArchiveRefusal, read_document};
 use crate::connections::{Connections, RequestService};
 use crate::live::live_events;
-use crate::metrics::{METRICS, archive_metrics, probe_metrics};
+use crate::metrics::{METRICS, archive_metrics, fleet_metrics, probe_metrics};
 use crate::page::{
     ListQuery, TestForm, advice_arguments, campaign_page, campaigns_page, comparison_page,
-    demo_page, document_page, failure_page, first_time, history_page, host_page, login_page,
-    measurements_page, new_test_page, now_page, style_sheet,
+    demo_page, document_page, failure_page, first_time, fleet_page, history_page, host_page,
+    incident_page, login_page, measurements_page, new_test_page, now_page, style_sheet,
+    with_fleet_link,
 };
 use crate::route::{Asset, Query, Route};
 use crate::runs::{TestProgram, TestRequest, TestRuns};
@@ -178,7 +180,15 @@ impl WebServer {
     async fn serve(&self, route: Route<'_>, request: Request<Incoming>) -> Result<Answer, Refusal> {
         let query = Query::from_text(request.uri().query().unwrap_or_default());
         let now = Timestamp::now();
-        let page = |html| whole_answer(StatusCode::OK, HTML, html);
+        let has_fleet = route.is_page() && self.has_fleet().await;
+        let page = |html: String| {
+            let html = if has_fleet {
+                with_fleet_link(&html)
+            } else {
+                html
+            };
+            whole_answer(StatusCode::OK, HTML, html)
+        };
         Ok(match route {
             Route::Asset(asset) => asset_answer(asset),
             Route::Login => self.log_in(request).await?,
@@ -203,6 +213,8 @@ impl WebServer {
             }
             Route::Campaign(id) => page(self.campaign(id).await?),
             Route::Host => page(self.host_page(&query).await?),
+            Route::Fleet => page(fleet_page(&query, &self.fleet(now).await?)?),
+            Route::Incident(id) => page(self.incident_page(id).await?),
             Route::Demo => {
                 let demo = ["demo", "--virtual", "--json"].map(str::to_owned);
                 page(demo_page(&self.options.program.printed_text(&demo).await?)?)
@@ -217,6 +229,11 @@ impl WebServer {
             Route::ApiDocument(id) => self.document_body(id).await?,
             Route::ApiHistory => self.api_history(&query, now).await?,
             Route::ApiRuns => self.change_runs(request).await?,
+            Route::ApiFleet => {
+                let status = self.fleet(now).await?;
+                let json = serde_json::to_string(&status).unwrap_or_default();
+                whole_answer(StatusCode::OK, JSON, json)
+            }
             Route::ApiEvents => live_events(&self.runs),
             Route::ApiDescription => {
                 whole_answer(StatusCode::OK, JSON, api::openapi_description().to_string())
@@ -225,7 +242,9 @@ impl WebServer {
                 let newest = self
                     .ask_archive(|store| store.newest_by_peer(RECENT))
                     .await?;
-                whole_answer(StatusCode::OK, METRICS, archive_metrics(&newest, now))
+                let fleet = fleet_metrics(&self.fleet(now).await?);
+                let text = archive_metrics(&newest, now) + &fleet;
+                whole_answer(StatusCode::OK, METRICS, text)
             }
             Route::Probe => self.probe(&query, now).await?,
         })
@@ -243,6 +262,27 @@ impl WebServer {
     async fn documents(&self, filter: DocumentFilter) -> Result<Vec<StoredDocument>, Refusal> {
         self.ask_archive(move |store| store.list_documents(&filter))
             .await
+    }
+
+    /// Returns true if the archive has a fleet.
+    async fn has_fleet(&self) -> bool {
+        let hosts = self.ask_archive(|store| FleetLedger::new(store).has_hosts());
+        hosts.await.unwrap_or(false)
+    }
+
+    /// Returns the fleet; without hosts where there is none.
+    async fn fleet(&self, now: Timestamp) -> Result<FleetStatus, Refusal> {
+        let now = now.as_second().max(0).cast_unsigned();
+        self.ask_archive(move |store| fleet_status(&mut FleetLedger::new(store), now))
+            .await
+    }
+
+    async fn incident_page(&self, id: &str) -> Result<String, Refusal> {
+        let id = id.to_owned();
+        let incident = self.ask_archive(move |store| FleetLedger::new(store).incident(&id));
+        let incident = incident.await?;
+        let incident = incident.ok_or_else(|| Refusal::not_found("there is no such incident"))?;
+        Ok(incident_page(&incident))
     }
 
     async fn document_page(&self, id: &str) -> Result<String, Refusal> {

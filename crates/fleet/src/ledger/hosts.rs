@@ -76,6 +76,15 @@ impl FleetLedger<'_> {
             .collect())
     }
 
+    /// Returns true if the archive has a fleet: hosts that take part.
+    ///
+    /// # Errors
+    /// Fails if the archive does.
+    pub fn has_hosts(&mut self) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM fleet_host WHERE revoked IS NULL LIMIT 1";
+        Ok(!self.0.query(sql, &[])?.is_empty())
+    }
+
     /// Returns the host whose certificate has this hash, unless it was sent away. A new certificate
     /// takes the place of the old one when it is first used.
     ///

@@ -1,9 +1,14 @@
 //! The tables of a fleet, by the same statements in SQLite and PostgreSQL.
 
+mod announcements;
+mod changes;
 mod hosts;
+mod incidents;
 mod poll;
 mod turns;
 
+pub use announcements::{Announcement, WEBHOOK};
+pub(crate) use changes::PairRow;
 pub use hosts::{FleetHost, InviteError};
 
 use fullpipe_record::Direction;

@@ -2,6 +2,7 @@ use fullpipe_store::{
     ArchiveTransaction, DatabaseValue, EngineResult, KeptDocument, NewDocument, StoreError,
 };
 
+use super::changes::watch_echoes;
 use super::turns::AHEAD;
 use super::{FleetLedger, SLOT, next_slot};
 use crate::plan::{
@@ -33,6 +34,7 @@ impl FleetLedger<'_> {
             for minute in &request.echoes {
                 keep_echo(archive, host, minute)?;
             }
+            watch_echoes(archive, host, &request.echoes, now)?;
             archive.query(
                 "UPDATE fleet_host SET seen = $2, offset_ms = $3, program = $4 WHERE name = $1",
                 &[
@@ -137,6 +139,26 @@ impl FleetLedger<'_> {
             let outcome = row.next_text();
             let outcome = outcome.and_then(|name| SlotOutcome::from_name(&name));
             (outcome, row.next_count().unwrap_or(0))
+        });
+        Ok(counts.collect())
+    }
+
+    /// Returns how many slots that begin from one time to another, in seconds since 1970, ended in
+    /// each way, by the host that connects; `open` are those that have no end yet.
+    ///
+    /// # Errors
+    /// Fails if the archive does.
+    pub fn outcomes_by_host(
+        &mut self,
+        from: u64,
+        until: u64,
+    ) -> Result<Vec<(String, String, u64)>, StoreError> {
+        let sql = "SELECT client, COALESCE(outcome, 'open') AS ended, count(*) FROM fleet_slot
+                   WHERE starts >= $1 AND starts < $2 GROUP BY client, ended ORDER BY client, ended";
+        let rows = self.0.query(sql, &[from.into(), until.into()])?;
+        let counts = rows.into_iter().map(|mut row| {
+            let [host, outcome] = [row.next_string(), row.next_string()];
+            (host, outcome, row.next_count().unwrap_or(0))
         });
         Ok(counts.collect())
     }

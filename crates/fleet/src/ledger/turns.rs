@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use fullpipe_store::{ArchiveTransaction, EngineResult, StoreError};
 
-use super::FleetLedger;
+use super::{FleetHost, FleetLedger};
 use crate::plan::{BusyTimes, DuePair, MeshHost, MeshPlanner, PlannedSlot};
 
 /// Seconds ahead for which slots are planned, and for which agents get theirs.
@@ -10,7 +10,7 @@ pub(super) const AHEAD: u64 = 3600;
 
 /// Seconds before a slot begins within which it is no longer planned: both hosts must hear of it,
 /// one after the other.
-const LEAD: u64 = 30;
+pub(super) const LEAD: u64 = 30;
 
 /// Seconds without a word from a host after which it has no turns.
 const SILENT: u64 = 2 * 3600;
@@ -27,11 +27,7 @@ impl FleetLedger<'_> {
     pub fn plan_turns(&mut self, now: u64) -> Result<usize, StoreError> {
         let settings = self.settings()?;
         let hosts = self.hosts()?;
-        let hosts = hosts
-            .into_iter()
-            .filter(|host| host.revoked.is_none() && host.seen + SILENT > now);
-        let (mesh, turns): (Vec<MeshHost>, Vec<u64>) =
-            hosts.map(|host| (host.mesh, host.turn)).unzip();
+        let (mesh, turns) = live_mesh(&hosts, now);
         if mesh.len() < 2 {
             return Ok(0);
         }
@@ -56,7 +52,18 @@ impl FleetLedger<'_> {
     }
 }
 
-fn busy_times(archive: &mut ArchiveTransaction<'_>, now: u64) -> EngineResult<BusyTimes> {
+/// Returns the hosts that were heard of late, and when each had its newest turn.
+pub(super) fn live_mesh(hosts: &[FleetHost], now: u64) -> (Vec<MeshHost>, Vec<u64>) {
+    let live = hosts
+        .iter()
+        .filter(|host| host.revoked.is_none() && host.seen.saturating_add(SILENT) > now);
+    live.map(|host| (host.mesh.clone(), host.turn)).unzip()
+}
+
+pub(super) fn busy_times(
+    archive: &mut ArchiveTransaction<'_>,
+    now: u64,
+) -> EngineResult<BusyTimes> {
     let sql = "SELECT resource, starts, ends FROM fleet_claim WHERE ends > $1";
     let mut busy = BusyTimes::default();
     for mut row in archive.query(sql, &[now.into()])? {
@@ -98,7 +105,10 @@ fn due_pairs(
 ///
 /// # Errors
 /// Fails if the database does, also because another slot has some of that.
-fn insert_slot(archive: &mut ArchiveTransaction<'_>, planned: &PlannedSlot) -> EngineResult {
+pub(super) fn insert_slot(
+    archive: &mut ArchiveTransaction<'_>,
+    planned: &PlannedSlot,
+) -> EngineResult {
     let slot = &planned.slot;
     let load = serde_json::to_string(&slot.load).unwrap_or_default();
     archive.query(

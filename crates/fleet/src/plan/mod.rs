@@ -2,6 +2,9 @@
 //! others do, and what an agent does next.
 
 mod agent;
+mod change;
+mod echo;
+mod incident;
 mod mesh;
 mod message;
 mod planner;
@@ -11,6 +14,10 @@ mod slot;
 pub use agent::{
     AgentChanges, AgentClock, AgentSlot, AgentSlotState, AgentState, AgentStep, MAX_OFFSET_MS,
 };
+pub(crate) use change::APART;
+pub use change::{LevelChange, PairChange, PairRun, PairWatch};
+pub use echo::{EchoWatch, LossChange};
+pub use incident::{PairGroup, PairState, Scope, ScopeEnd, attribute_losses, group_pairs};
 pub use mesh::{MeshCost, MeshError, MeshHost, MeshSettings, rounds_of_mesh};
 pub use message::{
     EchoMinute, EchoTarget, PollAnswer, PollRequest, SlotOrder, SlotReport, SlotTicket,

@@ -2,6 +2,7 @@
 //! child, and hands their documents over.
 
 mod client;
+mod echo;
 mod host;
 mod run;
 

@@ -1,4 +1,4 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -14,10 +14,11 @@ use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 use thiserror::Error;
 use tokio::process::Command;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 
 use super::client::{ClientError, ControllerClient};
+use super::echo::FleetEchoes;
 use super::host::{AgentFolder, AgentIdentity, JoinedHost, RenewRequest};
 use crate::identity::{HostKey, IdentityError};
 use crate::plan::{
@@ -34,6 +35,9 @@ const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)]
 
 /// Time after which the program that serves tests is started again.
 const RESTART: Duration = Duration::from_secs(5);
+
+/// Time between two questions whose round trips are to be measured.
+const TARGETS: Duration = Duration::from_mins(5);
 
 /// Age of a certificate, in seconds, at which it is renewed: 20 of its 30 days.
 const RENEWAL: u64 = 20 * 86_400;
@@ -95,6 +99,8 @@ pub async fn run_agent(
         client: RefCell::new(client_of(&options.identity, options.controller_port)?),
         identity: RefCell::new(options.identity.clone()),
         agent: RefCell::new(agent),
+        echoes: Mutex::default(),
+        targets_due: Cell::new(0),
         news: Notify::new(),
         orders: Notify::new(),
         options,
@@ -133,6 +139,9 @@ struct AgentService<'l> {
     client: RefCell<ControllerClient>,
     secret: SharedKey,
     agent: RefCell<Agent<AgentDisk>>,
+    echoes: Mutex<FleetEchoes>,
+    /// When the controller is asked whose round trips are measured, by the steady clock.
+    targets_due: Cell<u64>,
     /// There is something for the controller.
     news: Notify,
     /// There is something from it.
@@ -171,11 +180,13 @@ impl AgentService<'_> {
     async fn talk(&self, known: &mut String) -> Result<(), TalkError> {
         self.renew_certificate().await?;
         self.hand_over_documents().await?;
+        let client = self.client.borrow().clone();
+        self.ask_for_targets(&client).await?;
         let request = PollRequest {
             known: known.clone(),
+            echoes: self.echoes.lock().await.minutes(),
             ..self.agent.borrow().poll_request(clocks())
         };
-        let client = self.client.borrow().clone();
         let path = format!("/v1/slots?wait={LONGEST_WAIT}");
         let wait = Duration::from_secs(LONGEST_WAIT);
         let asked = client.ask("POST", &path, &request, wait);
@@ -184,7 +195,24 @@ impl AgentService<'_> {
             () = self.news.notified() => return Ok(()),
         };
         known.clone_from(&answer.version);
+        let echoes = self.echoes.lock().await;
+        echoes.drop_minutes(request.echoes.len());
         self.take_answer(&answer).map_err(TalkError::Ends)
+    }
+
+    /// Asks from time to time whose round trips are to be measured.
+    async fn ask_for_targets(&self, client: &ControllerClient) -> Result<(), TalkError> {
+        let now = clocks().steady_ms;
+        if self.targets_due.get() > now {
+            return Ok(());
+        }
+        let targets = client
+            .ask("GET", "/v1/targets", &(), Duration::ZERO)
+            .await?;
+        let set = self.echoes.lock().await.set_targets(targets).await;
+        set.map_err(AgentError::from)?;
+        self.targets_due.set(now + TARGETS.as_millis() as u64);
+        Ok(())
     }
 
     fn take_answer(&self, answer: &PollAnswer) -> Result<(), AgentError> {

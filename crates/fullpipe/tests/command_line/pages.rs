@@ -37,7 +37,7 @@ pub(crate) struct Pages {
 
 impl Pages {
     /// Starts a server of an archive in a file.
-    fn start(more: &[&str]) -> Self {
+    pub(crate) fn start(more: &[&str]) -> Self {
         Self::start_with(None, more)
     }
 
@@ -57,7 +57,7 @@ impl Pages {
         pages
     }
 
-    fn location(&self) -> ArchiveLocation {
+    pub(crate) fn location(&self) -> ArchiveLocation {
         self.archive.parse().unwrap()
     }
 
@@ -105,7 +105,7 @@ impl Pages {
         store.put_document(&NewDocument { head, body }).unwrap();
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
@@ -153,7 +153,7 @@ pub(crate) fn facts(mbps: u64, limit: &str, cause: &str) -> StoredFacts {
     }
 }
 
-fn wait_until(browser: &mut Browser, expression: &str) {
+pub(crate) fn wait_until(browser: &mut Browser, expression: &str) {
     let begun = Instant::now();
     while browser.evaluate(&format!("Boolean({expression})")) != true {
         let shown = browser.evaluate("document.body?.innerText");
@@ -164,7 +164,7 @@ fn wait_until(browser: &mut Browser, expression: &str) {
 
 /// Sees the page wide and narrow, in light and in dark; nothing else than this server was asked, and
 /// the console has nothing.
-fn assert_everybody_can_use_it(browser: &mut Browser, pages: &Pages, place: &str) {
+pub(crate) fn assert_everybody_can_use_it(browser: &mut Browser, pages: &Pages, place: &str) {
     for (width, scheme) in [(1_000, "light"), (360, "dark")] {
         browser.show(width, &[("prefers-color-scheme", scheme)]);
         let faults = browser.accessibility_faults();
@@ -350,6 +350,9 @@ fn who_does_not_belong_there_gets_and_changes_nothing() {
         "/measurements",
         "/campaigns",
         "/campaigns/zz",
+        "/fleet",
+        "/fleet/incidents/zz",
+        "/api/v1/fleet",
         "/host",
         "/metrics",
         "/api/v1/documents",

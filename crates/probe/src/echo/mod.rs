@@ -11,6 +11,7 @@ mod datagram;
 mod flow;
 mod icmp;
 mod log;
+mod minutes;
 mod prober;
 
 pub(crate) use datagram::{echo_reply, echo_test};
@@ -18,5 +19,6 @@ pub(crate) use flow::bind_socket;
 pub(crate) use flow::open_echo_socket;
 pub(crate) use icmp::EchoMessages;
 pub(crate) use log::EchoResult;
+pub use minutes::{EchoedMinute, echo_minutes};
 pub(crate) use prober::EchoProber;
 pub(crate) use prober::random_u64;

@@ -16,6 +16,7 @@ pub(crate) enum NavigationPage {
     History,
     Host,
     NewTest,
+    Fleet,
 }
 
 /// The pages of the navigation, with their addresses and names.
@@ -32,6 +33,29 @@ const NAVIGATION: [(NavigationPage, &str, &str); 6] = [
     (NavigationPage::NewTest, "/new", "New test"),
 ];
 
+/// The page that is in the navigation where the archive has a fleet.
+const FLEET: (NavigationPage, &str, &str) = (NavigationPage::Fleet, "/fleet", "Fleet");
+
+/// Stands for the link to the fleet until it is known whether there is one.
+const FLEET_PLACE: &str = "<!-- fleet -->";
+
+/// Returns a page with a link to the fleet, which there is.
+pub(crate) fn with_fleet_link(page: &str) -> String {
+    page.replacen(FLEET_PLACE, &navigation_link(&FLEET, None), 1)
+}
+
+fn navigation_link(
+    (page, address, name): &(NavigationPage, &str, &str),
+    here: Option<NavigationPage>,
+) -> String {
+    let current = if here == Some(*page) {
+        " aria-current=\"page\""
+    } else {
+        ""
+    };
+    format!("<a href=\"{address}\"{current}>{name}</a>")
+}
+
 /// Returns the style sheet of all pages.
 pub(crate) fn style_sheet() -> String {
     page_style() + include_str!("../../assets/web.css")
@@ -39,16 +63,15 @@ pub(crate) fn style_sheet() -> String {
 
 /// Returns a page with this title and content, both HTML; `here` is marked in the navigation.
 pub(crate) fn whole_page(title: &str, here: Option<NavigationPage>, content: &str) -> String {
-    let link = |(other, address, name): &(NavigationPage, &str, &str)| {
-        let is_here = here == Some(*other);
-        let current = if is_here {
-            " aria-current=\"page\""
-        } else {
-            ""
-        };
-        format!("<a href=\"{address}\"{current}>{name}</a>")
+    let mut links: String = NAVIGATION
+        .iter()
+        .map(|page| navigation_link(page, here))
+        .collect();
+    links += &if here == Some(NavigationPage::Fleet) {
+        navigation_link(&FLEET, here)
+    } else {
+        FLEET_PLACE.to_owned()
     };
-    let links = NAVIGATION.iter().map(link).collect::<Vec<_>>().concat();
     bare_page(
         title,
         &format!(
