@@ -121,6 +121,22 @@ impl WebClientTls {
         Self::verifying_by(trust.verifier())
     }
 
+    /// Returns the side of a client that takes certificates of the authorities that this host
+    /// trusts.
+    ///
+    /// # Errors
+    /// Fails if the library lacks what is needed.
+    pub fn trusting_system() -> Result<Self, TlsError> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let mut config = ClientConfig::builder_with_provider(provider_of_records())
+            .with_protocol_versions(VERSIONS)?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![HTTP1.to_vec()];
+        Ok(Self(Arc::new(config)))
+    }
+
     /// Returns the side of a client that takes certificates of one authority, which a server sends
     /// with its own and whose SHA-256 is `fingerprint`.
     ///

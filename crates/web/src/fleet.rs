@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullpipe_control::{ClientPlaces, WebIdentity, unix_seconds};
+use fullpipe_control::{ClientPlaces, WebClientTls, WebIdentity, unix_seconds};
 use fullpipe_fleet::plan::{MeshHost, PollAnswer, PollRequest};
-use fullpipe_fleet::service::{JoinRequest, JoinedHost, RenewRequest};
+use fullpipe_fleet::service::{HttpsClient, JoinRequest, JoinedHost, RenewRequest};
 use fullpipe_fleet::{FleetAuthority, FleetLedger, InviteError, certificate_hash};
 use fullpipe_record::Document;
 use fullpipe_store::{ArchiveLocation, NewDocument};
@@ -45,6 +45,9 @@ const LONGEST_WAIT: u64 = 50;
 
 /// Time between two looks for news of an agent that waits.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// Port of HTTPS.
+const HTTPS_PORT: u16 = 443;
 
 /// Time between two looks at the plan.
 const PLANNING: Duration = Duration::from_secs(20);
@@ -104,20 +107,39 @@ impl FleetController {
                 ledger.close_overdue(now)?;
                 Ok(ledger.plan_turns(now)? + ledger.plan_changes(now)?)
             });
-            match planned.await {
+            let planned = match planned.await {
+                Ok(slots) => self.announce_incidents().await.map(|()| slots),
+                failed => failed,
+            };
+            match planned {
                 Ok(0) => failed.clear(),
                 Ok(slots) => {
                     failed.clear();
                     log(&format!("planned {slots} slots"));
                 }
                 Err(refusal) if refusal.why != failed => {
-                    log(&format!("cannot plan: {}", refusal.why));
+                    log(&refusal.why);
                     failed = refusal.why;
                 }
                 Err(_) => {}
             }
             sleep(PLANNING).await;
         }
+    }
+
+    /// Announces incidents that begin or end. What does not arrive is tried again later.
+    async fn announce_incidents(&self) -> Result<(), Refusal> {
+        let due = self.ledger(|ledger| Ok(ledger.incidents_to_announce(unix_seconds())?));
+        for announcement in due.await? {
+            let (client, path) = webhook_client(&announcement.url).map_err(Refusal::bad_request)?;
+            let sent = client.request("POST", &path, announcement.body.as_bytes(), Duration::ZERO);
+            sent.await.map_err(|error| {
+                Refusal::bad_request(format!("cannot announce an incident: {error}"))
+            })?;
+            self.ledger(move |ledger| Ok(ledger.note_announced(&announcement)?))
+                .await?;
+        }
+        Ok(())
     }
 
     async fn answer_request(
@@ -266,6 +288,24 @@ impl FleetController {
             .ok_or_else(|| Refusal::not_found("this host has no such slot"))?;
         json_answer(&kept.id)
     }
+}
+
+/// Returns who is told of incidents, and the path there.
+///
+/// # Errors
+/// Fails with a sentence if the URL is none of HTTPS.
+pub fn webhook_client(url: &str) -> Result<(HttpsClient, String), String> {
+    let tls = WebClientTls::trusting_system().map_err(|error| error.to_string())?;
+    let begin = url.strip_prefix("https://").unwrap_or_default();
+    let end = begin
+        .find('/')
+        .map_or(url.len(), |slash| url.len() - begin.len() + slash);
+    let (server, path) = url.split_at(end);
+    if path.bytes().any(|byte| !byte.is_ascii_graphic()) {
+        return Err(format!("{url:?} is no URL"));
+    }
+    let client = HttpsClient::from_url(server, HTTPS_PORT, tls)?;
+    Ok((client, if path.is_empty() { "/" } else { path }.to_owned()))
 }
 
 fn json_answer(value: &impl Serialize) -> Result<Answer, Refusal> {

@@ -25,7 +25,7 @@ mod runs;
 mod server;
 
 pub use access::{AccessToken, HostList};
-pub use fleet::{ControllerOptions, serve_fleet};
+pub use fleet::{ControllerOptions, serve_fleet, webhook_client};
 pub use metrics::archive_metrics;
 pub use runs::TestProgram;
 pub use server::{WebOptions, serve_pages};

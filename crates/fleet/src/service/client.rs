@@ -22,11 +22,11 @@ const MAX_ANSWER: u64 = 16 << 20;
 /// Header fields of an answer, at most.
 const MAX_FIELDS: usize = 64;
 
-/// Why a controller has not answered.
+/// Why a server has not answered.
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// It cannot be reached, or breaks off.
-    #[error("the controller {address} cannot be reached: {cause}")]
+    #[error("{address} cannot be reached: {cause}")]
     Away {
         /// Its address.
         address: String,
@@ -34,7 +34,7 @@ pub enum ClientError {
         cause: String,
     },
     /// It refuses.
-    #[error("the controller refuses: {why}")]
+    #[error("refused: {why}")]
     Refused {
         /// HTTP status.
         status: u16,
@@ -43,22 +43,23 @@ pub enum ClientError {
     },
 }
 
-/// The controller of a fleet, as an agent reaches it: a connection for each request.
+/// A server of HTTPS, as the controller of a fleet is one for its agents: a connection for each
+/// request.
 #[derive(Debug, Clone)]
-pub struct ControllerClient {
+pub struct HttpsClient {
     /// Name or address.
     host: String,
     port: u16,
     tls: WebClientTls,
 }
 
-impl ControllerClient {
-    /// Returns the controller at `https://HOST[:PORT]`.
+impl HttpsClient {
+    /// Returns the server at `https://HOST[:PORT]`.
     ///
     /// # Errors
     /// Fails with a sentence if the URL is none.
     pub fn from_url(url: &str, default_port: u16, tls: WebClientTls) -> Result<Self, String> {
-        let wrong = || format!("{url:?} is no controller: https://HOST or https://HOST:PORT");
+        let wrong = || format!("{url:?} names no server: https://HOST or https://HOST:PORT");
         let authority = url.strip_prefix("https://").ok_or_else(wrong)?;
         let authority = authority.trim_end_matches('/');
         let (host, port) = match authority.rsplit_once(':') {
@@ -79,7 +80,7 @@ impl ControllerClient {
         })
     }
 
-    /// Returns the same controller, asked with another certificate.
+    /// Returns the same server, asked with another certificate.
     #[must_use]
     pub fn with_tls(self, tls: WebClientTls) -> Self {
         Self { tls, ..self }
@@ -88,7 +89,7 @@ impl ControllerClient {
     /// Sends JSON and reads JSON, which may take `wait` longer than usual.
     ///
     /// # Errors
-    /// Fails if the controller cannot be reached, refuses, or answers something else.
+    /// Fails if the server cannot be reached, refuses, or answers something else.
     pub async fn ask<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -104,7 +105,7 @@ impl ControllerClient {
     /// Sends a body and reads one.
     ///
     /// # Errors
-    /// Fails if the controller cannot be reached, or refuses.
+    /// Fails if the server cannot be reached, or refuses.
     pub async fn request(
         &self,
         method: &str,
@@ -207,7 +208,7 @@ mod tests {
     fn a_controller_has_a_url_of_https() {
         let tls = WebClientTls::unverified().unwrap();
         let parse = |url: &str| {
-            let client = ControllerClient::from_url(url, 5290, tls.clone());
+            let client = HttpsClient::from_url(url, 5290, tls.clone());
             client.map(|client| (client.host, client.port)).ok()
         };
         let found = |host: &str, port| Some((host.to_owned(), port));

@@ -6,6 +6,6 @@ mod echo;
 mod host;
 mod run;
 
-pub use client::{ClientError, ControllerClient};
+pub use client::{ClientError, HttpsClient};
 pub use host::{AgentFolder, AgentIdentity, JoinRequest, JoinedHost, RenewRequest};
 pub use run::{AgentError, AgentOptions, run_agent};

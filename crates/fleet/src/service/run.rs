@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
 
-use super::client::{ClientError, ControllerClient};
+use super::client::{ClientError, HttpsClient};
 use super::echo::FleetEchoes;
 use super::host::{AgentFolder, AgentIdentity, JoinedHost, RenewRequest};
 use crate::identity::{HostKey, IdentityError};
@@ -77,7 +77,7 @@ pub enum AgentError {
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The controller has sent it away.
-    #[error("{0}")]
+    #[error("this host has no place in the fleet: {0}")]
     Revoked(ClientError),
     /// The certificate of the agent cannot be used for TLS.
     #[error("cannot use the certificate of this host: {0}")]
@@ -119,7 +119,7 @@ pub async fn run_agent(
     }
 }
 
-fn client_of(identity: &AgentIdentity, port: u16) -> Result<ControllerClient, AgentError> {
+fn client_of(identity: &AgentIdentity, port: u16) -> Result<HttpsClient, AgentError> {
     let JoinedHost {
         certificate,
         authority,
@@ -129,14 +129,14 @@ fn client_of(identity: &AgentIdentity, port: u16) -> Result<ControllerClient, Ag
         certificate.as_bytes(),
         identity.key.as_bytes(),
     )?;
-    ControllerClient::from_url(&identity.controller, port, tls)
+    HttpsClient::from_url(&identity.controller, port, tls)
         .map_err(|why| AgentError::Folder(io::Error::other(why)))
 }
 
 struct AgentService<'l> {
     options: AgentOptions,
     identity: RefCell<AgentIdentity>,
-    client: RefCell<ControllerClient>,
+    client: RefCell<HttpsClient>,
     secret: SharedKey,
     agent: RefCell<Agent<AgentDisk>>,
     echoes: Mutex<FleetEchoes>,
@@ -168,7 +168,10 @@ impl AgentService<'_> {
                 Ok(()) => pause = BACKOFF[0],
                 Err(TalkError::Ends(error)) => return Err(error),
                 Err(TalkError::Later(error)) => {
-                    (self.log)(&format!("{error}; asked again in {} s", pause.as_secs()));
+                    (self.log)(&format!(
+                        "the controller: {error}; asked again in {} s",
+                        pause.as_secs()
+                    ));
                     sleep(pause).await;
                     pause = (pause * 2).min(BACKOFF[1]);
                 }
@@ -201,7 +204,7 @@ impl AgentService<'_> {
     }
 
     /// Asks from time to time whose round trips are to be measured.
-    async fn ask_for_targets(&self, client: &ControllerClient) -> Result<(), TalkError> {
+    async fn ask_for_targets(&self, client: &HttpsClient) -> Result<(), TalkError> {
         let now = clocks().steady_ms;
         if self.targets_due.get() > now {
             return Ok(());

@@ -3,7 +3,7 @@ use std::time::SystemTime;
 use fullpipe_control::WebClientTls;
 use fullpipe_fleet::plan::AgentPolicy;
 use fullpipe_fleet::service::{
-    AgentFolder, AgentIdentity, AgentOptions, ControllerClient, JoinRequest, JoinedHost, run_agent,
+    AgentFolder, AgentIdentity, AgentOptions, HttpsClient, JoinRequest, JoinedHost, run_agent,
 };
 use fullpipe_fleet::{Agent, AgentDisk, HostKey, InviteCode};
 use fullpipe_store::{ArchiveLocation, Store};
@@ -138,8 +138,7 @@ impl AgentArguments {
         let code = InviteCode::from_text(code)
             .ok_or_else(|| usage_failure("this is no code of an invitation"))?;
         let tls = WebClientTls::pinning_authority(code.authority).map_err(cannot("join"))?;
-        let client =
-            ControllerClient::from_url(url, CONTROLLER_PORT, tls).map_err(usage_failure)?;
+        let client = HttpsClient::from_url(url, CONTROLLER_PORT, tls).map_err(usage_failure)?;
         let key = HostKey::new().map_err(cannot("join"))?;
         let own = rustix::system::uname()
             .nodename()

@@ -2,9 +2,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use fullpipe_control::{WebIdentity, listen_tcp};
 use fullpipe_fleet::plan::MeshSettings;
-use fullpipe_fleet::{FleetAuthority, FleetLedger};
+use fullpipe_fleet::{FleetAuthority, FleetLedger, WEBHOOK};
 use fullpipe_store::Store;
-use fullpipe_web::{ControllerOptions, serve_fleet};
+use fullpipe_web::{ControllerOptions, serve_fleet, webhook_client};
 use jiff::Timestamp;
 use tokio::runtime;
 
@@ -29,7 +29,7 @@ pub(super) struct ControllerArguments {
     #[arg(
         long,
         value_delimiter = ',',
-        value_name = "NAME,…",
+        value_name = "NAME,…", value_parser = host_name,
         help_heading = "Server"
     )]
     name: Vec<String>,
@@ -48,8 +48,28 @@ pub(super) struct ControllerArguments {
     /// Tests that the uplink of a site carries at once [default: 1]
     #[arg(long, value_name = "N", value_parser = integer_parser(1..=64u16), help_heading = "Plan")]
     tests_of_site: Option<u16>,
+    /// Where incidents are announced, as JSON: https://HOST/PATH
+    #[arg(long, value_name = "URL", value_parser = webhook_url, help_heading = "Plan")]
+    webhook: Option<String>,
     #[command(flatten)]
     place: PlaceArgument,
+}
+
+/// Checks the name or the address of a host.
+fn host_name(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
+    if text.is_empty() || !text.bytes().all(plain) {
+        return Err("it is no name and no address of a host".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Checks the address to which incidents are announced; an empty one ends that.
+fn webhook_url(text: &str) -> Result<String, String> {
+    if !text.is_empty() {
+        webhook_client(text)?;
+    }
+    Ok(text.to_owned())
 }
 
 impl ControllerArguments {
@@ -119,6 +139,9 @@ impl ControllerArguments {
             .map_err(|error| usage_failure(error.to_string()))?;
         if settings != known {
             ledger.keep_settings(&settings)?;
+        }
+        if let Some(url) = &self.webhook {
+            ledger.keep_setting(WEBHOOK, url, true)?;
         }
         if hosts > 1 {
             terminal.print_progress(&format!(

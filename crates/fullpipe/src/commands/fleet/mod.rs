@@ -3,7 +3,9 @@ mod controller;
 
 use std::fmt::Write as _;
 
-use fullpipe_fleet::{FleetAuthority, FleetLedger, InviteCode};
+use fullpipe_fleet::{
+    FleetAuthority, FleetLedger, FleetStatus, InviteCode, PairStatusKind, fleet_status,
+};
 use fullpipe_store::Store;
 use jiff::Timestamp;
 
@@ -62,14 +64,23 @@ struct RevokeArguments {
     place: PlaceArgument,
 }
 
-/// Show hosts, and how slots ended
+/// Show incidents, hosts, pairs, and how slots ended
 #[derive(Debug, Args)]
 struct StatusArguments {
+    #[command(flatten)]
+    json: JsonArgument,
     #[command(flatten)]
     place: PlaceArgument,
 }
 
 impl RunCommand for FleetArguments {
+    fn output(&self) -> OutputChoice<'_> {
+        match &self.action {
+            FleetAction::Status(status) => status.json.output_choice(),
+            _ => (OutputFormat::Text, None),
+        }
+    }
+
     fn run(&self, terminal: &Terminal) -> Result {
         match &self.action {
             FleetAction::Controller(controller) => controller.run(terminal),
@@ -88,7 +99,7 @@ impl InviteArguments {
         let host = self.host.clone().unwrap_or_default();
         for _ in 0..self.count {
             let code = new_invitation(&mut store, &authority, &host)?;
-            terminal.print_progress(&format!("{code}\n"));
+            terminal.print_result(&format!("{code}\n"));
         }
         Ok(())
     }
@@ -113,30 +124,73 @@ impl StatusArguments {
     fn run(&self, terminal: &Terminal) -> Result {
         let mut store = Store::open(&self.place.location()?)?;
         let now = Timestamp::now().as_second().max(0).cast_unsigned();
-        let mut ledger = FleetLedger::new(&mut store);
-        let mut text = String::new();
-        for host in ledger.hosts()? {
-            let state = match (host.revoked, host.seen) {
-                (Some(_), _) => "sent away".to_owned(),
-                (None, 0) => "never seen".to_owned(),
-                (None, seen) => {
-                    let silence = Span::from_secs(now.saturating_sub(seen));
-                    format!("seen {silence} ago, clock {:+} ms", host.offset_ms)
-                }
-            };
-            let _ = writeln!(
-                text,
-                "{:<24} {:<16} {state}",
-                host.mesh.name, host.mesh.site
-            );
+        let status = fleet_status(&mut FleetLedger::new(&mut store), now)?;
+        if terminal.format == OutputFormat::Json {
+            let json = serde_json::to_string_pretty(&status).map_err(cannot("print the fleet"))?;
+            Terminal::print_line(&json);
+        } else {
+            terminal.print_result(&status_text(&status));
         }
-        for (outcome, count) in ledger.outcome_counts(now.saturating_sub(86_400), now)? {
-            let name = outcome.map_or("under way", |outcome| outcome.name());
-            let _ = writeln!(text, "{name:<24} {}", count_noun(count, "slot"));
-        }
-        terminal.print_progress(&text);
         Ok(())
     }
+}
+
+/// Returns incidents, hosts, and how pairs and slots are, as text.
+fn status_text(status: &FleetStatus) -> String {
+    let mut text = String::new();
+    let lasting = status
+        .incidents
+        .iter()
+        .filter(|incident| incident.ended.is_none());
+    for incident in lasting {
+        let _ = writeln!(text, "{}", incident.sentence);
+    }
+    for host in &status.hosts {
+        let seen = match (host.seen, host.is_silent) {
+            (0, _) => "never seen".to_owned(),
+            (seen, true) => format!(
+                "silent for {}",
+                Span::from_secs(status.at.saturating_sub(seen))
+            ),
+            (_, false) => format!("here, clock {:+} ms", host.offset_ms),
+        };
+        let slots = counts_text(
+            host.slots
+                .iter()
+                .map(|(outcome, slots)| (outcome.as_str(), *slots)),
+        );
+        let _ = writeln!(text, "{:<20} {:<12} {seen}; {slots}", host.name, host.site);
+    }
+    let kinds = [
+        (PairStatusKind::Changed, "changed"),
+        (PairStatusKind::Unknown, "unknown"),
+        (PairStatusKind::New, "new"),
+        (PairStatusKind::Usual, "as usual"),
+    ];
+    let pairs = kinds.map(|(kind, name)| {
+        let of_kind = status.pairs.iter().filter(|pair| pair.kind == kind);
+        (name, of_kind.count() as u64)
+    });
+    let slots = status.slots.iter();
+    let slots = counts_text(slots.map(|(outcome, slots)| (outcome.as_str(), *slots)));
+    let _ = writeln!(
+        text,
+        "pairs: {}\nslots of a day: {slots}",
+        counts_text(pairs)
+    );
+    text
+}
+
+/// Returns counts with their names, without those that are zero: `done 3, late 1`.
+fn counts_text<'n>(counts: impl IntoIterator<Item = (&'n str, u64)>) -> String {
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    let counts: Vec<String> = counts
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    if counts.is_empty() {
+        return "none yet".to_owned();
+    }
+    counts.join(", ")
 }
 
 /// Returns the authority of the fleet, which is made if there is none.
