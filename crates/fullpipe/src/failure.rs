@@ -5,8 +5,8 @@ use std::error::Error;
 use std::fmt::Display;
 use std::io::ErrorKind;
 
-use fullpipe_calc::InputError;
 use fullpipe_experiment::ExperimentError;
+use fullpipe_model::calc::InputError;
 use fullpipe_record::ErrorReport;
 use fullpipe_scenario::{FlagError, ScenarioError};
 use fullpipe_store::StoreError;

@@ -1,16 +1,16 @@
-use fullpipe_model::improvement::WindowConstraint;
-use fullpipe_model::kernel::{self, ReceiveBuffer};
-use fullpipe_model::{distance, window};
+use crate::improvement::WindowConstraint;
+use crate::kernel::{self, ReceiveBuffer};
+use crate::{distance, window};
 use fullpipe_record::{BufferAdvice, Calculation, Inputs, Limit, Solved};
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
-use crate::case::{HostPair, PredictorCase, estimate_inputs, round_trip};
-use crate::critical::{CriticalValue, most_sufficient};
-use crate::improvement::find_improvement;
-use crate::needs::{MAX_DURATION, joint_needs, single_needs};
-use crate::sizing::{congestion_control, control_name, lower_window};
-use crate::target::TransferTarget;
-use crate::{InputError, WhatIfChange};
+use super::case::{HostPair, PredictorCase, estimate_inputs, round_trip};
+use super::critical::{CriticalValue, most_sufficient};
+use super::improvement::find_improvement;
+use super::needs::{MAX_DURATION, joint_needs, single_needs};
+use super::sizing::{congestion_control, control_name, lower_window};
+use super::target::TransferTarget;
+use super::{InputError, WhatIfChange};
 
 /// Returns the whole answer for the `inputs` of a transfer between `hosts`, and one estimate for
 /// each of `what_ifs`.
@@ -282,11 +282,11 @@ mod tests {
                 "rate" => inputs.rate = Some(value.parse().unwrap()),
                 "time" => inputs.time = Some(value.parse().unwrap()),
                 _ => {
-                    let quantity = crate::READABLE
+                    let quantity = crate::calc::READABLE
                         .into_iter()
                         .find(|quantity| quantity.name() == key)
                         .unwrap();
-                    crate::QuantitySetting::read(quantity, value)
+                    crate::calc::QuantitySetting::read(quantity, value)
                         .unwrap()
                         .apply_to(&mut inputs);
                 }

@@ -1,15 +1,15 @@
 //! The search for changes that raise the predicted rate of a transfer until a target is met.
 
-use fullpipe_model::improvement::{WindowConstraint, tolerate_loss};
-use fullpipe_model::kernel;
+use crate::improvement::{WindowConstraint, tolerate_loss};
+use crate::kernel;
 use fullpipe_record::{Buffer, Change, Estimate, Improvement, Inputs, Limit};
 use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::case::{HostPair, PredictorCase, estimate_inputs};
-use crate::critical::{CriticalValue, least_sufficient};
-use crate::needs::MAX_STREAMS;
-use crate::sizing::{maximum_for, window_for};
-use crate::target::TransferTarget;
+use super::case::{HostPair, PredictorCase, estimate_inputs};
+use super::critical::{CriticalValue, least_sufficient};
+use super::needs::MAX_STREAMS;
+use super::sizing::{maximum_for, window_for};
+use super::target::TransferTarget;
 
 /// Returns changes of the inputs and the hosts that together raise the predicted rate, and the
 /// estimate with all these changes.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{fixture, read_values};
+use crate::calc::read_values;
+use crate::fixture;
 use proptest::prelude::*;
 
 fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
@@ -90,7 +91,10 @@ fn a_bad_file_is_reported_by_line_and_column() {
             "line 1: \"delay\" is not a column here; the columns are bandwidth, rtt, distance, window, buffer, sndbuf, rcvbuf, app-window, pause, \
                  loss, mtu, streams, congestion, size",
         ),
-        ("rtt,window,buffer\n", crate::calculate::WINDOW_AND_BUFFER),
+        (
+            "rtt,window,buffer\n",
+            crate::calc::calculate::WINDOW_AND_BUFFER,
+        ),
         ("rtt,rtt\n", "line 1: column rtt comes twice"),
         (
             "rtt,mtu\n",

@@ -3,8 +3,8 @@
 use fullpipe_record::{Inputs, Limit};
 use fullpipe_units::{BitRate, ByteCount, Span};
 
-use crate::case::{HostPair, PredictorCase};
-use crate::critical::{CriticalValue, least_sufficient};
+use super::case::{HostPair, PredictorCase};
+use super::critical::{CriticalValue, least_sufficient};
 
 /// A target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use fullpipe_record::{Inputs, ProgramWindow, Quantity};
 use fullpipe_units::{BitRate, ByteCount, Distance, ParseError, Ratio, Span};
 
-use crate::InputError;
+use super::InputError;
 
 /// The quantities that flags, what-ifs and files may give, in the order of a table's columns.
 pub const READABLE: [Quantity; 14] = [

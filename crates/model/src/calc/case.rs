@@ -1,6 +1,6 @@
 //! From what is given to what the predictor takes: the one place where that is done.
 
-use fullpipe_model::{RateOutlook, distance, evaluate_ceilings, framing, predict, short};
+use crate::{RateOutlook, distance, evaluate_ceilings, framing, predict, short};
 use fullpipe_record::{
     Buffer, CompletionForecast, Estimate, HostSettings, Inputs, Limit, Path, PathDirection,
     Prediction, Request,

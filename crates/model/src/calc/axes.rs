@@ -2,12 +2,12 @@
 
 use std::num::NonZeroUsize;
 
-use fullpipe_model::window;
+use crate::window;
 use fullpipe_record::{Combination, Inputs, Quantity};
 
-use crate::calculate::WINDOW_AND_BUFFER;
-use crate::case::{HostPair, estimate_inputs, round_trip};
-use crate::{InputError, QuantitySetting};
+use super::calculate::WINDOW_AND_BUFFER;
+use super::case::{HostPair, estimate_inputs, round_trip};
+use super::{InputError, QuantitySetting};
 
 /// The quantities that bound what is in flight.
 const WINDOWS: [Quantity; 5] = [
@@ -27,7 +27,7 @@ pub struct CombinationAxes {
 }
 
 impl CombinationAxes {
-    /// `values` is what [`crate::read_values`] gave for each quantity; what has one value goes to
+    /// `values` is what [`super::read_values`] gave for each quantity; what has one value goes to
     /// `fixed`.
     ///
     /// # Errors
@@ -230,7 +230,8 @@ impl CombinationAxes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{fixture, read_values};
+    use crate::calc::read_values;
+    use crate::fixture;
 
     fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
         CombinationAxes::new(
@@ -283,7 +284,8 @@ mod tests {
             .combination_table(&fixture::default_hosts(), MANY)
             .unwrap()
         {
-            let alone = crate::calculate(&row.inputs, &fixture::default_hosts(), &[]).unwrap();
+            let alone =
+                crate::calc::calculate(&row.inputs, &fixture::default_hosts(), &[]).unwrap();
             assert_eq!(
                 (alone.prediction.kernel_model, alone.prediction.limit),
                 (row.estimate.kernel_model, row.estimate.limit)

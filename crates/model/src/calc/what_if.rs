@@ -1,12 +1,12 @@
 //! The estimate after one change of the inputs, which answers a what-if question.
 
-use fullpipe_model::{USUAL_RELAY_RTT, congestion_between_relays};
+use crate::{USUAL_RELAY_RTT, congestion_between_relays};
 use fullpipe_record::{Estimate, Inputs, Leg, WhatIf};
 use fullpipe_units::{ParseError, Ratio, Span};
 
-use crate::case::{HostPair, estimate_inputs};
-use crate::needs::ample_hosts;
-use crate::{InputError, QuantitySetting, READABLE};
+use super::case::{HostPair, estimate_inputs};
+use super::needs::ample_hosts;
+use super::{InputError, QuantitySetting, READABLE};
 
 /// One change of the inputs, as the user writes it: `rtt=4ms`, `relay`, or `relay=1ms`.
 #[derive(Debug, Clone, PartialEq)]
