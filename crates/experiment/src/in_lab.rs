@@ -7,16 +7,13 @@ use std::time::{Duration, Instant};
 use fullpipe_lab::{
     CaptureSummary, Host, Lab, LabError, LabProgram, OutputLine, PathCapture, ProgramOutput,
 };
-use fullpipe_record::{
-    At, Change, Direction, ErrorReport, HostSettings, Interval, Measurement, Request, Summary,
-    steady_of_receiver,
-};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_record::{ErrorReport, Summary, steady_of_receiver};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::arguments::measure_arguments;
 use crate::error::ExperimentError;
+use crate::prelude::*;
 use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 
 /// Word that `fullpipe serve` prints once it can be reached.

@@ -12,6 +12,7 @@ mod difference;
 mod error;
 mod inferred;
 mod phases;
+mod prelude;
 mod ramp;
 mod run;
 mod simulated;

@@ -1,10 +1,11 @@
 //! A remedy carried out on this host, which is a real one, and at a far end that this one started.
 
-use fullpipe_record::{At, Change, HostSettings, Measurement, Remedy, Request};
+use fullpipe_record::Remedy;
 
 use crate::error::ExperimentError;
 use crate::far_end::FarEnd;
 use crate::pending_changes::WatchedJournal;
+use crate::prelude::*;
 
 /// The part of a remedy that can be carried out here, and what is left for the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]

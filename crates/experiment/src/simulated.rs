@@ -8,14 +8,12 @@ use std::sync::mpsc;
 use std::thread;
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{
-    Candidate, Evidence, Measurement, Path, RateSpread, Sample, SegmentSpread, SimulatedTransfer,
-    Transport,
-};
+use fullpipe_record::{Candidate, RateSpread, SegmentSpread, SimulatedTransfer};
 use fullpipe_sim::{NotModelled, Simulation, SimulationPlan};
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+use fullpipe_units::Time;
 
 use crate::error::ExperimentError;
+use crate::prelude::*;
 use crate::target::Interrupt;
 
 /// Events between two checks for an interrupt: some milliseconds, however much happens in a second

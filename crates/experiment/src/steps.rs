@@ -10,16 +10,13 @@ use fullpipe_model::{
     left_by_cross_traffic, predict, predict_with_cross_traffic, predict_with_relays,
 };
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
-use fullpipe_record::{
-    CaptureReport, Change, Event, HostSettings, Interval, LabCrossTraffic, LabReport, LabStep,
-    Measurement, OwnCapture, Prediction, Request, Transport,
-};
+use fullpipe_record::{CaptureReport, LabCrossTraffic, LabReport, LabStep, OwnCapture};
 use fullpipe_scenario::{
     ExpectedRatio, RatioBound, Scenario, ScenarioStep, StepBounds, StepRamp, Stretches,
 };
 use fullpipe_sim::NotModelled;
 use fullpipe_trace::ExplainedTransfers;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, median};
+use fullpipe_units::count_noun;
 
 use crate::captures::{KnownFacts, judge_files};
 use crate::cross_traffic::{measure_with_cross_traffic, run_with_cross_traffic};
@@ -27,6 +24,7 @@ use crate::duration::required_duration;
 use crate::error::ExperimentError;
 use crate::in_lab::LabTarget;
 use crate::judged::{JudgedRun, StepExpectation};
+use crate::prelude::*;
 use crate::ramp::{LoadRamp, RampLoads, run_ramp};
 use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 use crate::virtual_target::VirtualTarget;

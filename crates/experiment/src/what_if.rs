@@ -5,17 +5,18 @@ use std::num::NonZeroUsize;
 
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
-    At, Buffer, Candidate, Change, Content, Document, Evidence, HostSettings, Inferred, LabReport,
-    MeasuredTransfer, Measurement, Path, Request, SimulatedTransfer, WhatIfReport,
+    Buffer, Candidate, Content, Document, Inferred, LabReport, MeasuredTransfer, SimulatedTransfer,
+    WhatIfReport,
 };
 use fullpipe_scenario::{
     PathSpec, ReadFile, parse_host_flag, parse_path_flag, parse_path_flag_with,
 };
 use fullpipe_sim::SimulationPlan;
-use fullpipe_units::{BitRate, ByteCount, Span, printable_line};
+use fullpipe_units::printable_line;
 
 use crate::error::ExperimentError;
 use crate::inferred::{check_modelled, limit_of, path_of};
+use crate::prelude::*;
 use crate::simulated::{NamedPlan, simulate_summaries};
 use crate::target::Interrupt;
 

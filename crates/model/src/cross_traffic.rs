@@ -1,9 +1,9 @@
 //! One load with cross traffic on the same path.
 
-use fullpipe_record::{HostSettings, Path, PathDirection, Prediction, Request, Transport};
-use fullpipe_units::BitRate;
+use fullpipe_record::Transport;
 
 use crate::predict::predict;
+use crate::prelude::*;
 use crate::{datagrams, queue};
 
 /// Returns the prediction for `request` over `path` while the loads `cross_traffic` run there too,

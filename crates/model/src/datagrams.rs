@@ -1,9 +1,9 @@
 //! Datagrams at a given rate: nothing bounds them but that rate and the link, and what finds no
 //! room is lost.
 
-use fullpipe_record::{Ceiling, Limit, Path, PathDirection, Prediction, Ramp, Request};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_record::Ceiling;
 
+use crate::prelude::*;
 use crate::window::UNBOUNDED;
 use crate::{LikelyFactor, framing, window};
 

@@ -6,7 +6,8 @@
 //! [inner MTU](fullpipe_record::PathDirection::inner_mtu).
 
 use fullpipe_record::IpVersion;
-use fullpipe_units::{ByteCount, Ratio};
+
+use crate::prelude::*;
 
 const TCP_HEADER: ByteCount = ByteCount::new(20);
 /// RFC 7323's option, padded: on every packet once both ends agreed to it.

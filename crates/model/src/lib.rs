@@ -49,6 +49,7 @@ mod formula;
 mod likely;
 mod notes;
 mod predict;
+mod prelude;
 mod relays;
 
 #[cfg(test)]

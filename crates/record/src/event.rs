@@ -3,10 +3,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_units::{BitRate, ByteCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{
     CopyProgress, CopyReport, DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair,
     FlowReport, GridCell, GridReport, Interval, LabReport, Measurement, Path, PathDirection,

@@ -33,6 +33,7 @@ mod path;
 mod path_status;
 mod placement;
 mod prediction;
+mod prelude;
 mod programs;
 mod progress;
 mod ramp;

@@ -4,11 +4,11 @@ use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::{USUAL_RELAY_RTT, predict, predict_with_relays};
 use fullpipe_record::{
-    Buffer, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, LegalVerdict,
-    Limit, LossVerdict, MtuVerdict, Path, PathDirection, Prediction, Request, RttForecast,
+    Encapsulation, Forecast, HostSettings, MtuVerdict, Path, PathDirection, Prediction, Request,
+    RttForecast,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
+use crate::prelude::*;
 use crate::signals::{RetransmittedSegments, SenderView, path, policer_rate};
 use crate::thresholds::NEXT_SIZE_FACTOR;
 

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::prelude::*;
 use crate::target::Interrupt;
 use fullpipe_lab::{Host, Lab, ProgramOutput, ProgramStdio};
-use fullpipe_record::HostSettings;
-use fullpipe_units::ByteCount;
 
 use super::error::CompareError;
 use super::figures::last_words;

@@ -1,13 +1,11 @@
 use std::time::Duration;
 
+use crate::prelude::*;
 use crate::target::Interrupt;
 use fullpipe_lab::{Backend, Host, Lab, LabPlan, ProgramOutput};
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{
-    HostSettings, Path, ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRun, ProgramsReport,
-};
+use fullpipe_record::{ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramsReport};
 use fullpipe_scenario::Scenario;
-use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::error::CompareError;
 use super::figures::{

@@ -1,15 +1,12 @@
 //! Programs against servers that are there already: this host and another one.
 
+use crate::prelude::*;
 use crate::target::Interrupt;
 use fullpipe_control::{FarEndOptions, FarProgram, SshHost};
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_lab::Host;
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{
-    CommandEnd, HostSettings, Path, PathDirection, ProgramBatch, ProgramLeftOut, ProgramRun,
-    ProgramsReport,
-};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_record::{CommandEnd, PathDirection, ProgramBatch, ProgramLeftOut, ProgramsReport};
 
 use super::error::CompareError;
 use super::figures::{

@@ -3,16 +3,17 @@ use std::collections::BTreeMap;
 
 use fullpipe_record::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
-    DifferenceReport, Limit, LimitCount, Measurement, QuantityDifference,
+    DifferenceReport, LimitCount, QuantityDifference,
 };
 use fullpipe_stats::{
     Conclusion, Magnitude, RatioDifference, paired_difference, unpaired_difference, within_run,
 };
-use fullpipe_units::{BitRate, Midpoint, SegCount, median};
+use fullpipe_units::Midpoint;
 
 use super::figures::{RunFigures, invalidity_reason};
 use super::sentence::rate_sentence;
 use crate::error::ExperimentError;
+use crate::prelude::*;
 
 /// Measurements of one of the two that are compared.
 #[derive(Debug, Clone)]

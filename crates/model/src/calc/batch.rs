@@ -6,8 +6,9 @@ use std::ops::Range;
 use std::thread;
 
 use csv::{ByteRecord, ReaderBuilder};
-use fullpipe_record::{Estimate, Inputs, Quantity};
 use thiserror::Error;
+
+use crate::prelude::*;
 
 use super::case::{HostPair, estimate_inputs, round_trip};
 use super::{CombinationAxes, InputError, QuantitySetting, READABLE};

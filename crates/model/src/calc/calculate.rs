@@ -1,8 +1,8 @@
 use crate::improvement::WindowConstraint;
 use crate::kernel::{self, ReceiveBuffer};
+use crate::prelude::*;
 use crate::{distance, window};
-use fullpipe_record::{BufferAdvice, Calculation, Inputs, Limit, Solved};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_record::{BufferAdvice, Calculation, Solved};
 
 use super::case::{HostPair, PredictorCase, estimate_inputs, round_trip};
 use super::critical::{CriticalValue, most_sufficient};

@@ -2,8 +2,8 @@
 
 use crate::improvement::{WindowConstraint, tolerate_loss};
 use crate::kernel;
-use fullpipe_record::{Buffer, Change, Estimate, Improvement, Inputs, Limit};
-use fullpipe_units::{BitRate, ByteCount, Ratio};
+use crate::prelude::*;
+use fullpipe_record::{Change, Improvement};
 
 use super::case::{HostPair, PredictorCase, estimate_inputs};
 use super::critical::{CriticalValue, least_sufficient};

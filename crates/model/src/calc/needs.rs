@@ -2,8 +2,8 @@
 
 use crate::distance;
 use crate::improvement::WindowConstraint;
-use fullpipe_record::{Effects, Inputs, Need, Prediction, Quantity, Side, StatedLoad, Value};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use crate::prelude::*;
+use fullpipe_record::{Effects, Need, Side, StatedLoad, Value};
 
 use super::QuantitySetting;
 use super::case::{COMMON_MTU, HostPair, PredictorCase};

@@ -2,8 +2,10 @@
 
 use std::str::FromStr;
 
-use fullpipe_record::{Inputs, ProgramWindow, Quantity};
-use fullpipe_units::{BitRate, ByteCount, Distance, ParseError, Ratio, Span};
+use fullpipe_record::ProgramWindow;
+use fullpipe_units::{Distance, ParseError};
+
+use crate::prelude::*;
 
 use super::InputError;
 

@@ -2,8 +2,7 @@
 
 use crate::improvement::WindowConstraint;
 use crate::loss::CongestionControl;
-use fullpipe_record::{HostSettings, Inputs, Limit, Prediction};
-use fullpipe_units::{BitRate, ByteCount};
+use crate::prelude::*;
 
 use super::case::{HostPair, PredictorCase};
 

@@ -1,7 +1,6 @@
 //! The target of a transfer.
 
-use fullpipe_record::{Inputs, Limit};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use crate::prelude::*;
 
 use super::case::{HostPair, PredictorCase};
 use super::critical::{CriticalValue, least_sufficient};

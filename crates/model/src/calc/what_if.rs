@@ -1,8 +1,9 @@
 //! The estimate after one change of the inputs, which answers a what-if question.
 
+use crate::prelude::*;
 use crate::{USUAL_RELAY_RTT, congestion_between_relays};
-use fullpipe_record::{Estimate, Inputs, Leg, WhatIf};
-use fullpipe_units::{ParseError, Ratio, Span};
+use fullpipe_record::{Leg, WhatIf};
+use fullpipe_units::ParseError;
 
 use super::case::{HostPair, estimate_inputs};
 use super::needs::ample_hosts;

@@ -1,5 +1,4 @@
-use fullpipe_record::HostSettings;
-use fullpipe_units::ByteCount;
+use crate::prelude::*;
 
 use super::defaults::request_max;
 

@@ -1,5 +1,4 @@
-use fullpipe_record::{HostSettings, KernelVersion};
-use fullpipe_units::{ByteCount, Ratio};
+use crate::prelude::*;
 
 /// Each socket learns its share from what its packets cost (dfa2f0483360).
 const LEARNS: KernelVersion = KernelVersion::new(6, 6);

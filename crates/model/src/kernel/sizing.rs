@@ -1,8 +1,6 @@
-use fullpipe_record::HostSettings;
-use fullpipe_units::ByteCount;
-
 use super::WindowShare;
 use crate::loss::CongestionControl;
+use crate::prelude::*;
 
 const MIB: ByteCount = ByteCount::from_mib(1);
 
