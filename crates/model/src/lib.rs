@@ -53,7 +53,7 @@ mod prelude;
 mod relays;
 
 #[cfg(test)]
-mod fixture;
+mod test_fixture;
 
 pub use cross_traffic::{left_by_cross_traffic, predict_with_cross_traffic};
 pub use likely::LikelyFactor;

@@ -59,7 +59,7 @@ mod tests {
     use fullpipe_units::{BitRate, ByteCount};
 
     use super::*;
-    use crate::fixture::ethernet_path;
+    use crate::test_fixture::ethernet_path;
 
     fn window(bytes: u64) -> Request {
         Request {

@@ -231,7 +231,7 @@ impl CombinationAxes {
 mod tests {
     use super::*;
     use crate::calc::read_values;
-    use crate::fixture;
+    use crate::test_fixture;
 
     fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
         CombinationAxes::new(
@@ -253,7 +253,7 @@ mod tests {
             (Quantity::Window, "1M,2M,3M"),
         ]);
         let table = axes
-            .combination_table(&fixture::default_hosts(), MANY)
+            .combination_table(&test_fixture::default_hosts(), MANY)
             .unwrap();
         let rows: Vec<String> = table
             .iter()
@@ -281,11 +281,11 @@ mod tests {
             (Quantity::Streams, "1..8"),
         ]);
         for row in axes
-            .combination_table(&fixture::default_hosts(), MANY)
+            .combination_table(&test_fixture::default_hosts(), MANY)
             .unwrap()
         {
             let alone =
-                crate::calc::calculate(&row.inputs, &fixture::default_hosts(), &[]).unwrap();
+                crate::calc::calculate(&row.inputs, &test_fixture::default_hosts(), &[]).unwrap();
             assert_eq!(
                 (alone.prediction.kernel_model, alone.prediction.limit),
                 (row.estimate.kernel_model, row.estimate.limit)
@@ -323,7 +323,7 @@ mod tests {
             ),
         ] {
             let stated = axes(&values)
-                .combination_table(&fixture::default_hosts(), MANY)
+                .combination_table(&test_fixture::default_hosts(), MANY)
                 .unwrap_err()
                 .to_string();
             assert!(stated.contains(part), "{stated}");

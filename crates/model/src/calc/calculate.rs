@@ -271,7 +271,7 @@ const TOO_LITTLE: &str = "calc needs two of --bandwidth (or --rate, or --size an
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::test_fixture;
     use proptest::prelude::*;
 
     fn inputs(words: &str) -> Inputs {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     fn solved(words: &str) -> Calculation {
-        calculate(&inputs(words), &fixture::default_hosts(), &[]).unwrap()
+        calculate(&inputs(words), &test_fixture::default_hosts(), &[]).unwrap()
     }
 
     #[test]
@@ -473,7 +473,7 @@ mod tests {
                 "bbr is not bound by loss: add --bandwidth",
             ),
         ] {
-            let stated = calculate(&inputs(words), &fixture::default_hosts(), &[])
+            let stated = calculate(&inputs(words), &test_fixture::default_hosts(), &[])
                 .unwrap_err()
                 .to_string();
             assert!(stated.contains(part), "{words}: {stated}");
@@ -504,7 +504,7 @@ mod tests {
                 streams: Some(streams),
                 ..Inputs::default()
             };
-            if let Err(error) = calculate(&inputs, &fixture::default_hosts(), &[]) {
+            if let Err(error) = calculate(&inputs, &test_fixture::default_hosts(), &[]) {
                 prop_assert_eq!(error.to_string().lines().count(), 1);
             }
         }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::calc::read_values;
-use crate::fixture;
+use crate::test_fixture;
 use proptest::prelude::*;
 
 fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
@@ -14,7 +14,7 @@ fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
 }
 
 fn run_on(threads: usize, file: &[u8], axes: &CombinationAxes) -> (String, Result<(), String>) {
-    let hosts = fixture::default_hosts();
+    let hosts = test_fixture::default_hosts();
     let mut out = Vec::new();
     let batch = CalculationBatch::of_file(file, axes, &hosts);
     let ended = batch.map_err(|error| error.to_string()).and_then(|batch| {
@@ -172,7 +172,7 @@ fn order_is_kept_whatever_the_number_of_threads() {
 fn lists_alone_need_no_file() {
     let (axes, hosts) = (
         axes(&[(Quantity::Rtt, "1us..1s+20us")]),
-        fixture::default_hosts(),
+        test_fixture::default_hosts(),
     );
     let mut out = Vec::new();
     CalculationBatch::of_lists(&axes, &hosts)
