@@ -147,7 +147,7 @@ pub fn keep_cross_traffic<W>(
         over.store(true, Ordering::Relaxed);
         // A load that was asked to end would first notify its far end, over a path that may be full
         // or have become slow.
-        target.end_programs();
+        target.lab.end_programs();
         done
     }))
 }

@@ -2,7 +2,7 @@
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_model::framing;
-use fullpipe_record::{Candidate, Cause, Framing, Inferred, IpVersion, TcpInfo, least_rtt};
+use fullpipe_record::{Cause, Framing, Inferred, IpVersion, TcpInfo, least_rtt};
 use fullpipe_scenario::{PathSpec, ReadFile, parse_path_flag_with};
 use fullpipe_units::count_noun;
 
@@ -81,15 +81,10 @@ pub(crate) fn check_modelled(verdict: &Verdict, request: &Request) -> Result<(),
         }
         _ => true,
     };
-    let name = Candidate {
-        kind: verdict.kind,
-        cause: verdict.cause,
-        at: verdict.at,
-    }
-    .name();
     if is_modelled {
         Ok(())
     } else {
+        let name = verdict.name();
         Err(format!(
             "the transfer was limited by {name}, which is not modelled"
         ))

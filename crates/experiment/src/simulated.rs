@@ -362,11 +362,7 @@ impl TransferOutcome {
             rate: measurement.summary.rate,
             retransmits: measurement.summary.retransmits.unwrap_or_default(),
             loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),
-            limit: measurement.limit.map(|verdict| Candidate {
-                kind: verdict.kind,
-                cause: verdict.cause,
-                at: verdict.at,
-            }),
+            limit: measurement.limit.as_ref().map(Verdict::as_candidate),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
-    Buffer, Candidate, Content, Document, Inferred, LabReport, MeasuredTransfer, SimulatedTransfer,
+    Buffer, Content, Document, Inferred, LabReport, MeasuredTransfer, SimulatedTransfer,
     WhatIfReport,
 };
 use fullpipe_scenario::{
@@ -435,11 +435,7 @@ fn measured_transfer(measurement: &Measurement) -> MeasuredTransfer {
         rate: measurement.summary.rate,
         retransmits: measurement.summary.retransmits,
         loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),
-        limit: Some(Candidate {
-            kind: verdict.kind,
-            cause: verdict.cause,
-            at: verdict.at,
-        }),
+        limit: Some(verdict.as_candidate()),
     }
 }
 

@@ -155,10 +155,18 @@ impl Verdict {
         self.kind == kind || self.candidates.iter().any(|one| one.kind == kind)
     }
 
+    /// Returns limit, cause and end alone.
+    pub fn as_candidate(&self) -> Candidate {
+        Candidate {
+            kind: self.kind,
+            cause: self.cause,
+            at: self.at,
+        }
+    }
+
     /// Returns kind and cause as `loss/policer`; the kind alone where they do not belong together.
     pub fn name(&self) -> &'static str {
-        self.legal_verdict()
-            .map_or(self.kind.name(), LegalVerdict::name)
+        self.as_candidate().name()
     }
 }
 

@@ -162,7 +162,7 @@ fn judge_run(run: Measurement) -> Measurement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::difference::testing::run;
+    use crate::difference::test_run::run;
     use fullpipe_record::DifferenceConclusion;
 
     fn sides() -> [PairedSide; 2] {

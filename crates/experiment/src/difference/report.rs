@@ -259,7 +259,7 @@ fn count_limits(runs: &[ComparedRun]) -> Vec<LimitCount> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::difference::testing::run;
+    use crate::difference::test_run::run;
 
     fn sample(name: &str, rates: &[u64]) -> NamedRuns {
         let run = |(index, mbps): (usize, &u64)| run(*mbps, &format!("{name}{index}"));
