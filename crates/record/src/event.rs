@@ -321,6 +321,17 @@ pub struct Rejected {
     pub connections: u64,
 }
 
+impl Rejected {
+    /// Returns one connection that was closed.
+    pub fn of_one(client: IpAddr, why: &str) -> Self {
+        Self {
+            client,
+            why: why.to_owned(),
+            connections: 1,
+        }
+    }
+}
+
 /// Reason for which a relay cannot use the other one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NoPeer {

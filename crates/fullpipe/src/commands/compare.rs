@@ -209,7 +209,7 @@ impl From<CompareError> for Failure {
             | CompareError::Folder { .. }
             | CompareError::Start { .. } => FAILED,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, error)
     }
 }
 
