@@ -9,24 +9,6 @@ use crate::prelude::*;
 
 use super::InputError;
 
-/// The quantities that flags, what-ifs and files may give, in the order of a table's columns.
-pub const READABLE: [Quantity; 14] = [
-    Quantity::Bandwidth,
-    Quantity::Rtt,
-    Quantity::Distance,
-    Quantity::Window,
-    Quantity::Buffer,
-    Quantity::Sndbuf,
-    Quantity::Rcvbuf,
-    Quantity::AppWindow,
-    Quantity::Pause,
-    Quantity::Loss,
-    Quantity::Mtu,
-    Quantity::Streams,
-    Quantity::Congestion,
-    Quantity::Size,
-];
-
 /// The most streams of a transfer that can be calculated.
 const MAX_STREAMS: u16 = 10_000;
 
@@ -51,6 +33,11 @@ macro_rules! settings {
         pub enum QuantitySetting {
             $($(#[$doc])* $quantity($value),)*
         }
+
+        /// The quantities that flags, what-ifs and files may give, in the order of a table's
+        /// columns.
+        pub const READABLE: [Quantity; [$(Quantity::$quantity),*].len()] =
+            [$(Quantity::$quantity),*];
 
         impl QuantitySetting {
             /// Returns the quantity that is set.
