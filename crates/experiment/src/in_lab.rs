@@ -146,7 +146,10 @@ impl<'l> LabTarget<'l> {
         if output.code == INTERRUPTED || output.code == 0 {
             return Err(ExperimentError::Interrupted);
         }
-        Err(ExperimentError::FarEnd(error_sentence(&output)))
+        Err(ExperimentError::FarEnd(format!(
+            "the far end in the lab did not start: {}",
+            error_sentence(&output)
+        )))
     }
 
     /// Measures as [`ExperimentTarget::measure`] does; one that broke off is returned as far as it

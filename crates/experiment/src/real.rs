@@ -108,7 +108,7 @@ impl OwnPart {
         {
             let left = applied.and_then(|name| journal.settle_changes(&name, false));
             let left = left.map_or_else(String::new, |left| format!("; not undone here: {left}"));
-            return Err(ExperimentError::FarChange(format!("{failure}{left}")));
+            return Err(ExperimentError::FarEnd(format!("{failure}{left}")));
         }
         Ok(applied)
     }

@@ -300,8 +300,8 @@ fn with_seeds<R: Send>(
 
 impl NamedPlan {
     fn not_modelled_error(&self, cause: NotModelled) -> ExperimentError {
-        match self.name.clone() {
-            Some(name) => ExperimentError::Named { name, cause },
+        match &self.name {
+            Some(name) => ExperimentError::Unsuitable(format!("{name}: {cause}")),
             None => cause.into(),
         }
     }

@@ -138,7 +138,7 @@ impl PastTransfer {
             })
             .map_err(|why| {
                 let name = self.name.iter();
-                ExperimentError::Past(name.fold(why, |why, name| format!("{name}: {why}")))
+                ExperimentError::Unsuitable(name.fold(why, |why, name| format!("{name}: {why}")))
             })?;
         let first_remedy = plans.len();
         let mut not_modelled = Vec::new();

@@ -125,13 +125,12 @@ impl From<ExperimentError> for Failure {
             #[cfg(target_os = "linux")]
             ExperimentError::Journal(error) => error.into(),
             ExperimentError::Interrupted => Self::new(INTERRUPTED, error),
-            ExperimentError::NotModelled(_)
-            | ExperimentError::Named { .. }
-            | ExperimentError::Past(_)
-            | ExperimentError::NothingToCompare(_) => Self::new(USAGE, error),
-            ExperimentError::Measurement(_)
-            | ExperimentError::FarEnd(_)
-            | ExperimentError::FarChange(_) => Self::new(FAILED, error),
+            ExperimentError::NotModelled(_) | ExperimentError::Unsuitable(_) => {
+                Self::new(USAGE, error)
+            }
+            ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => {
+                Self::new(FAILED, error)
+            }
         }
     }
 }

@@ -108,10 +108,11 @@ impl<'l> PreparedHosts<'l> {
             .finish_within(PREPARATION)?;
         match output.code {
             0 => Ok(()),
-            _ => Err(CompareError::Preparation {
-                host,
-                why: last_line(&output),
-            }),
+            _ => Err(CompareError::Failed(format!(
+                "the {} cannot be prepared for the programs: {}",
+                host.name(),
+                last_line(&output)
+            ))),
         }
     }
 

@@ -155,10 +155,10 @@ pub(crate) fn select_programs(
         match lacks(*program) {
             None => programs.push(*program),
             Some(why) if wishes.require => {
-                return Err(CompareError::LeftOut {
-                    program: program.name(),
-                    why,
-                });
+                return Err(CompareError::Lacking(format!(
+                    "{} cannot take part: {why}",
+                    program.name()
+                )));
             }
             Some(why) => left_out.push(ProgramLeftOut {
                 program: program.name().to_owned(),
@@ -168,9 +168,7 @@ pub(crate) fn select_programs(
     }
     match left_out.first() {
         Some(first) if programs.is_empty() && wishes.command.is_empty() => {
-            Err(CompareError::NoProgram {
-                why: first.why.clone(),
-            })
+            Err(CompareError::no_program(&first.why))
         }
         _ => Ok((programs, left_out)),
     }

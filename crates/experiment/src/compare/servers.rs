@@ -61,7 +61,7 @@ pub fn compare_with_servers(
         select_programs(wishes, &|program| servers.missing_requirement(program))?;
     let mut participants = Participant::from_programs(&programs, &wishes.command);
     let sender = inspect_host(&SysctlTree::of_this_host())
-        .map_err(|error| CompareError::from_start("the comparison", &error))?;
+        .map_err(|error| CompareError::from_start("the comparison", error))?;
     let mut folders = TransferFolders {
         here: TransferFolder::create_local(wishes.medium())?,
         there: None,
@@ -275,9 +275,7 @@ fn leave_out(
         why: error.to_string(),
     }));
     if participants.is_empty() {
-        Err(CompareError::NoProgram {
-            why: error.to_string(),
-        })
+        Err(CompareError::no_program(error))
     } else {
         Ok(())
     }
@@ -369,7 +367,7 @@ fn or_failed(
     run: Result<ProgramRun, CompareError>,
 ) -> Result<ProgramRun, CompareError> {
     match run {
-        Err(error @ (CompareError::Folder { .. } | CompareError::Interrupted)) => Ok(ProgramRun {
+        Err(error @ (CompareError::Folder(_) | CompareError::Interrupted)) => Ok(ProgramRun {
             round,
             failed: Some(error.to_string()),
             ..ProgramRun::default()

@@ -50,7 +50,7 @@ pub fn compare_samples(samples: [NamedRuns; 2]) -> Result<DifferenceReport, Expe
         let why = left_out
             .first()
             .map_or_else(String::new, |why| format!(" ({why})"));
-        return Err(ExperimentError::NothingToCompare(format!(
+        return Err(ExperimentError::Unsuitable(format!(
             "{} has no run that is valid{why}",
             side.name
         )));

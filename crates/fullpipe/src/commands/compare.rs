@@ -204,10 +204,8 @@ impl From<CompareError> for Failure {
         let code = match error {
             CompareError::Lab(error) => return error.into(),
             CompareError::Interrupted => INTERRUPTED,
-            CompareError::LeftOut { .. } | CompareError::NoProgram { .. } => LACKING,
-            CompareError::Preparation { .. }
-            | CompareError::Folder { .. }
-            | CompareError::Start { .. } => FAILED,
+            CompareError::Lacking(_) => LACKING,
+            CompareError::Failed(_) | CompareError::Folder(_) => FAILED,
         };
         Self::new(code, error)
     }

@@ -79,7 +79,7 @@ impl From<FarEndFailure> for Failure {
     fn from(failure: FarEndFailure) -> Self {
         match failure {
             FarEndFailure::Program(error) => error.into(),
-            other => Self::new(FAILED, other),
+            FarEndFailure::Other(why) => Self::new(FAILED, why),
         }
     }
 }
