@@ -5,7 +5,7 @@
 
 use std::num::NonZeroUsize;
 
-use fullpipe_calc::{
+use fullpipe_model::calc::{
     CalculationBatch, CombinationAxes, HostPair, READABLE, WhatIfChange, read_values,
 };
 use fullpipe_record::{HostSettings, Inputs};

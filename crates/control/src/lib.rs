@@ -62,6 +62,7 @@ pub use calling::connect_to_first;
 pub use compression::{BlockCompressor, BlockDecompressor, CompressionChoice, CompressionTrial};
 pub use connection::{ControlConnection, HANDSHAKE, TlsError, TlsIdentity, TlsTrust};
 pub use far_end::{FarEndError, FarEndOptions, FarProgram, SshHost, SshTunnel, configured_host};
+pub use fullpipe_record::event::Rejected as RefusedConnections;
 pub use handover::{ConnectionHandover, HandedConnections, begins_pinned_tls};
 pub use listening::{ListenError, listen_tcp, most_descriptors};
 pub use login::{
@@ -81,6 +82,6 @@ pub use queue_budget::{
 };
 pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, TlsRecords};
-pub use refusals::{RefusalCounts, RefusedConnections};
+pub use refusals::RefusalCounts;
 pub use unix_seconds::unix_seconds;
 pub use web_tls::{WebClientTls, WebIdentity};

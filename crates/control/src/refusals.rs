@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use fullpipe_record::event::Rejected;
+
 /// Time between two reports of one reason.
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -16,30 +18,8 @@ pub struct RefusalCounts(Vec<CountedReason>);
 
 #[derive(Debug)]
 struct CountedReason {
-    latest: RefusedConnections,
+    latest: Rejected,
     reported: Instant,
-}
-
-/// Connections that were refused for one reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusedConnections {
-    /// The last of the clients.
-    pub client: IpAddr,
-    /// The reason.
-    pub why: String,
-    /// Number of the connections.
-    pub connections: u64,
-}
-
-impl RefusedConnections {
-    /// Returns one connection that was refused.
-    pub fn of_one(client: IpAddr, why: &str) -> Self {
-        Self {
-            client,
-            why: why.to_owned(),
-            connections: 1,
-        }
-    }
 }
 
 impl RefusalCounts {
@@ -53,7 +33,7 @@ impl RefusalCounts {
                 .checked_sub(1)
                 .filter(|last| last + 1 == MAX_REASONS)
         });
-        let mut latest = RefusedConnections::of_one(client, why);
+        let mut latest = Rejected::of_one(client, why);
         let Some(reason) = index.and_then(|index| self.0.get_mut(index)) else {
             latest.connections = 0;
             self.0.push(CountedReason {
@@ -68,23 +48,19 @@ impl RefusalCounts {
     }
 
     /// Returns the refusals counted for reasons that were last reported a minute ago.
-    pub fn take_due(&mut self, now: Instant) -> Vec<RefusedConnections> {
+    pub fn take_due(&mut self, now: Instant) -> Vec<Rejected> {
         self.take_if(now, |reason| {
             now.saturating_duration_since(reason.reported) >= REPORT_INTERVAL
         })
     }
 
     /// Returns all refusals that were counted and not reported. A server calls this when it ends.
-    pub fn take_all(&mut self, now: Instant) -> Vec<RefusedConnections> {
+    pub fn take_all(&mut self, now: Instant) -> Vec<Rejected> {
         self.take_if(now, |_| true)
     }
 
     /// Reasons without a refusal since they were last reported are forgotten.
-    fn take_if(
-        &mut self,
-        now: Instant,
-        is_due: impl Fn(&CountedReason) -> bool,
-    ) -> Vec<RefusedConnections> {
+    fn take_if(&mut self, now: Instant, is_due: impl Fn(&CountedReason) -> bool) -> Vec<Rejected> {
         self.0
             .retain(|reason| reason.latest.connections > 0 || !is_due(reason));
         let due = self

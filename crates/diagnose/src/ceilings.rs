@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
 use fullpipe_model::{kernel, window};
-use fullpipe_record::{Buffer, Limit, Segmentation};
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_record::Segmentation;
 
 use crate::finding::Finding;
 use crate::limits::{application_window, loss, send_buffer};
+use crate::prelude::*;
 use crate::signals::{ReceiverView, SeenEnd, SenderView, TransferView, path};
 use crate::thresholds::INITIAL_WINDOW;
 

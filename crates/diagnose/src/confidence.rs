@@ -10,11 +10,9 @@
 //! of real kernels were right less often than simulated ones), and those on a few dozen segments:
 //! planted limits of so few are plain, and those of others are not.
 
-use fullpipe_record::Limit;
-use fullpipe_units::Ratio;
-
 use crate::finding::Finding;
 use crate::gates::EvidenceAmount;
+use crate::prelude::*;
 
 /// Logarithm of the odds of a verdict on next to nothing, and what is added if a limit explains all
 /// of the time, by many segments with data, and by many round trips.

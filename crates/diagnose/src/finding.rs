@@ -1,8 +1,6 @@
-use fullpipe_record::{
-    Basis, Buffer, Candidate, LegalVerdict, Limit, ReceiveWindowVerdict, Request,
-    SendBufferVerdict, UnknownVerdict,
-};
-use fullpipe_units::Ratio;
+use fullpipe_record::{Candidate, Request, UnknownVerdict};
+
+use crate::prelude::*;
 
 /// A limit that a rule found.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,6 @@
 //! How much evidence there is, and what it rules out.
 
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
-
+use crate::prelude::*;
 use crate::signals::{ReceiverView, SeenEnd, SenderView, TransferView};
 
 /// Amount of the evidence, and what it rules out.

@@ -1,11 +1,8 @@
 //! Counters of a host without a connection: what they leave as candidates.
 
-use fullpipe_record::{
-    Basis, Candidate, CapacityVerdict, Evidence, LegalVerdict, LossVerdict, Machine, NetworkStack,
-    ReceiveWindowVerdict, ReceiverApplicationVerdict, UnknownVerdict, Verdict,
-};
-use fullpipe_units::{Ratio, count_noun};
+use fullpipe_record::{Candidate, NetworkStack, UnknownVerdict};
 
+use crate::prelude::*;
 use crate::signals::machine::{self, HostDrops, dropped_out, drops_text};
 
 /// Number of candidates, with the unknown limit itself.

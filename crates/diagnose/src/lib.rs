@@ -11,6 +11,7 @@ mod finding;
 mod gates;
 mod host_counters;
 mod limits;
+mod prelude;
 mod remedies;
 mod rules;
 mod runner_up;

@@ -1,10 +1,8 @@
 use std::cmp::Reverse;
 
-use fullpipe_record::{Evidence, Remedy, Scope, Verdict};
-use fullpipe_units::BitRate;
-
 use crate::advice::{RemedyAdvice, fills_a_queue};
 use crate::limits;
+use crate::prelude::*;
 use crate::signals::SenderView;
 
 /// Returns the remedies for the limit that `verdict` names, best first: of those that reach about

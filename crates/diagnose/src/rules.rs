@@ -3,11 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_record::{
-    At, CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
-};
-use fullpipe_units::{BitRate, Ratio};
-
 use crate::ceilings::{ceilings_against, held_against};
 use crate::finding::{Finding, candidate_sets};
 use crate::gates::EvidenceAmount;
@@ -19,6 +14,7 @@ use crate::limits::receive_window;
 use crate::limits::receiver_application::slow_reader;
 use crate::limits::sender_application::{idle, rate_limited};
 use crate::limits::{ORDER, Rule, cause_of};
+use crate::prelude::*;
 use crate::signals::path::UNSEEN;
 use crate::signals::{CaptureView, JudgedSample, SenderView, TransferView, share_of_votes};
 use crate::thresholds::{MIN_IDLE_SHARE, MIN_LIMIT_SHARE};

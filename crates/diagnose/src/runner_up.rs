@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Cause, Limit, OtherLimit, RunnerUp};
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_record::{Cause, OtherLimit, RunnerUp};
 
+use crate::prelude::*;
 use crate::signals::time_ratio;
 
 /// Returns the limit closest to `kind`, which leaves the rate `rate`: by `ceilings`, or else by the

@@ -1,12 +1,10 @@
 //! The limit of each second of a transfer, so that a transfer which changes its limit half-way
 //! shows both.
 
-use fullpipe_record::{
-    CongestionWindowVerdict, Evidence, Limit, OtherLimit, Steady, TransferProgress,
-};
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_record::OtherLimit;
 
 use crate::finding::Finding;
+use crate::prelude::*;
 use crate::rules::limit_of_part;
 use crate::signals::{SenderView, TransferView, time_ratio};
 

@@ -1,11 +1,9 @@
 //! How sure a test is of its result before its time is over.
 
-use fullpipe_record::{
-    Basis, Cause, Evidence, Limit, Steady, SureBound, TransferProgress, Verdict,
-};
+use fullpipe_record::{Cause, SureBound};
 use fullpipe_stats::{RateInterval, within_run};
-use fullpipe_units::{BitRate, ByteCount, Span};
 
+use crate::prelude::*;
 use crate::signals::SenderView;
 use crate::verdict::diagnose;
 

@@ -1,8 +1,8 @@
 //! Figures as text, for sentences and tables.
 
-use fullpipe_record::{At, BurstRate, CaptureEvidence};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun};
+use fullpipe_record::BurstRate;
 
+use crate::prelude::*;
 use crate::signals::{CaptureView, Row, SenderView, path};
 
 /// Returns the end of a sentence about the stated capacity; nothing where none was stated.

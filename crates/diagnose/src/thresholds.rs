@@ -1,7 +1,7 @@
 //! The thresholds of several modules, each with its unit and its source. One of a single module
 //! stands there.
 
-use fullpipe_units::{ByteCount, Span};
+use crate::prelude::*;
 
 /// Bytes of a train of segments as the kernel builds it (GSO): a window may appear unused, or data
 /// unsent, by this much.

@@ -1,17 +1,14 @@
 //! The account of a transfer's time: a limit is a use of time, so every moment is booked on the use
 //! that shows.
 
-use fullpipe_record::{
-    CongestionState, Limit, LossVerdict, ReceiverApplicationVerdict, Sample,
-    SenderApplicationVerdict, TransferTimeShare, TransferTimeUse,
-};
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
+use fullpipe_record::{CongestionState, TransferTimeShare, TransferTimeUse};
 
 use crate::finding::Finding;
 use crate::limits::receive_window::clocks_say_window;
 use crate::limits::receiver_application::slow_reader::NO_TIME_TO_READ;
 use crate::limits::send_buffer::buffer_is_full;
 use crate::limits::sender_application::idle::NO_TIME_TO_WRITE;
+use crate::prelude::*;
 use crate::signals::snapshot::{own_window, received_bytes};
 use crate::signals::{
     JudgedSample, ReceiverView, SeenEnd, SenderStream, SenderView, TransferView, time_ratio,

@@ -1,8 +1,5 @@
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Basis, Evidence, Limit, Verdict};
-use fullpipe_units::{BitRate, Ratio, median};
-
 use crate::ceilings::{ceilings_against, find_ceilings};
 use crate::confidence::confidence;
 use crate::finding::{Finding, find_candidates};
@@ -12,6 +9,7 @@ use crate::limits::application_window::credit::ProgramCredit;
 use crate::limits::mtu::mss_clamped;
 use crate::limits::receiver_application::slow_reader;
 use crate::limits::{self, application_window};
+use crate::prelude::*;
 use crate::rules::{OTHER_END, find_limit};
 use crate::runner_up::{once_lifted, runner_up};
 use crate::seconds;

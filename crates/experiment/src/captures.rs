@@ -4,14 +4,14 @@ use std::path::Path;
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_observe::HostCounters;
-use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis, Evidence, HostSettings};
+use fullpipe_record::{CaptureReport, CapturedTransfer, Diagnosis};
 use fullpipe_trace::{
     CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, TransferEvidence,
     match_flows, of_both, read_flows,
 };
-use fullpipe_units::BitRate;
 
 use crate::advice::ranked_remedies;
+use crate::prelude::*;
 use crate::target::Interrupt;
 
 /// Facts of a captured transfer that its packets do not show.

@@ -1,8 +1,9 @@
 //! When the transfer of a measurement would be complete, if it went on.
 
-use fullpipe_record::{CompletionForecast, Measurement, Sample, TransferProgress};
+use fullpipe_record::CompletionForecast;
 use fullpipe_stats::ProgressHistory;
-use fullpipe_units::{BitRate, ByteCount, Span};
+
+use crate::prelude::*;
 
 /// Returns when `size` is complete at the rate of a measurement that goes on, since it began, over
 /// a path that carries `capacity` of payload. What the measurement carried itself is known. `None`

@@ -6,18 +6,16 @@ use std::time::{Duration, Instant};
 
 use fullpipe_lab::Host;
 use fullpipe_record::event::{CrossTrafficFailure, CrossTrafficPhase};
-use fullpipe_record::{
-    Event, Interval, LabCrossTraffic, Measurement, PathDirection, Request, Transport,
-};
+use fullpipe_record::{LabCrossTraffic, PathDirection};
 use fullpipe_scenario::CrossTraffic;
 use fullpipe_sim::{CrossTraffic as Phase, CrossTrafficResult};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::SeedableRng;
 
 use crate::error::ExperimentError;
 use crate::in_lab::{LabTarget, POLL_INTERVAL, TIMEOUT};
 use crate::phases::{MIN_PHASE, cross_traffic_phases, lead_time, load_phases};
+use crate::prelude::*;
 use crate::target::{ExperimentTarget, Interrupt};
 use crate::virtual_target::VirtualTarget;
 
@@ -149,7 +147,7 @@ pub fn keep_cross_traffic<W>(
         over.store(true, Ordering::Relaxed);
         // A load that was asked to end would first notify its far end, over a path that may be full
         // or have become slow.
-        target.end_programs();
+        target.lab.end_programs();
         done
     }))
 }

@@ -2,8 +2,8 @@
 
 use fullpipe_model::ramp::ramp_range;
 use fullpipe_model::window;
-use fullpipe_record::{Limit, Path, Prediction};
-use fullpipe_units::{ByteCount, Span};
+
+use crate::prelude::*;
 
 /// Losses over which the rate of a cell is averaged, if its longest duration allows.
 const LOSSES: f64 = 200.0;

@@ -15,33 +15,20 @@ pub enum ExperimentError {
     /// The program that measures, in a host of the lab.
     #[error("the measurement in the lab failed: {0}")]
     Measurement(String),
-    /// The far end did not come up.
-    #[error("the far end in the lab did not start: {0}")]
+    /// The far end in the lab did not start, or a setting of a far end that this one started was
+    /// not changed.
+    #[error("{0}")]
     FarEnd(String),
     /// A setting of this host was not changed, or not put back.
     #[cfg(target_os = "linux")]
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A setting of a far end that this one started was not changed.
-    #[error("{0}")]
-    FarChange(String),
     /// Virtual time.
     #[error(transparent)]
     NotModelled(#[from] NotModelled),
-    /// One of several transfers in virtual time.
-    #[error("{name}: {cause}")]
-    Named {
-        /// The name of the transfer.
-        name: String,
-        /// The reason.
-        cause: NotModelled,
-    },
-    /// A measurement that cannot be simulated.
+    /// A measurement that cannot be simulated, or runs of which none can be compared.
     #[error("{0}")]
-    Past(String),
-    /// Runs of which none can be compared.
-    #[error("{0}")]
-    NothingToCompare(String),
+    Unsuitable(String),
     /// The user stopped it before there was anything to show.
     #[error("interrupted before anything was measured")]
     Interrupted,

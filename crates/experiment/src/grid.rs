@@ -6,16 +6,13 @@ use std::time::Instant;
 use fullpipe_lab::Backend;
 use fullpipe_model::predict;
 use fullpipe_record::event::CellBegan;
-use fullpipe_record::{
-    Event, GridAccuracy, GridAgreement, GridCell, GridReport, GridRun, HostSettings, LabStep,
-    Limit, Measurement, Prediction,
-};
+use fullpipe_record::{GridAccuracy, GridAgreement, GridCell, GridReport, GridRun, LabStep};
 use fullpipe_scenario::{GridBounds, Scenario, ScenarioGrid, ScenarioStep};
 use fullpipe_sim::{Simulation, SimulationPlan};
-use fullpipe_units::{Ratio, Span, median};
 
 use crate::duration::required_duration;
 use crate::error::ExperimentError;
+use crate::prelude::*;
 use crate::simulated::row_id;
 use crate::steps::{run_scenario, run_scenario_virtually};
 use crate::target::Interrupt;

@@ -1,22 +1,16 @@
 //! A lab as a target: both ends are this program, run in a host each.
 
 use std::io::Write;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fullpipe_lab::{
-    CaptureSummary, Host, Lab, LabError, LabProgram, OutputLine, PathCapture, ProgramOutput,
-};
-use fullpipe_record::{
-    At, Change, Direction, ErrorReport, HostSettings, Interval, Measurement, Request, Summary,
-    steady_of_receiver,
-};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_lab::{Host, Lab, LabError, LabProgram, OutputLine, ProgramOutput};
+use fullpipe_record::{ErrorReport, Summary, steady_of_receiver};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::arguments::measure_arguments;
 use crate::error::ExperimentError;
+use crate::prelude::*;
 use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 
 /// Word that `fullpipe serve` prints once it can be reached.
@@ -47,46 +41,13 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Both hosts of a lab, with the data going from sender to receiver.
 pub struct LabTarget<'l> {
-    lab: &'l Lab,
+    pub(crate) lab: &'l Lab,
 }
 
 impl<'l> LabTarget<'l> {
     /// The target that `lab` is.
     pub const fn new(lab: &'l Lab) -> Self {
         Self { lab }
-    }
-
-    /// Returns true if captures of this name would replace others.
-    pub(crate) fn would_replace(&self, folder: &Path, name: &str) -> bool {
-        self.lab.would_replace(folder, name)
-    }
-
-    /// Begins to capture; see [`Lab::start_capture`].
-    pub(crate) fn start_capture(
-        &self,
-        folder: &Path,
-        name: &str,
-        most: ByteCount,
-    ) -> Result<PathCapture, ExperimentError> {
-        Ok(self.lab.start_capture(folder, name, most)?)
-    }
-
-    /// Ends it.
-    pub(crate) fn finish_capture(
-        &self,
-        capture: PathCapture,
-    ) -> Result<CaptureSummary, ExperimentError> {
-        Ok(self.lab.finish_capture(capture)?)
-    }
-
-    /// Ends what runs in the hosts; see [`Lab::end_programs`].
-    pub(crate) fn end_programs(&self) {
-        self.lab.end_programs();
-    }
-
-    /// Returns the settings of the relays, which are alike.
-    pub(crate) fn relay_settings(&self) -> Result<HostSettings, ExperimentError> {
-        Ok(self.lab.host_settings(Host::NearRelay)?)
     }
 
     /// Measures from sender to receiver through a pair of relays. The steady part is that of the
@@ -185,7 +146,10 @@ impl<'l> LabTarget<'l> {
         if output.code == INTERRUPTED || output.code == 0 {
             return Err(ExperimentError::Interrupted);
         }
-        Err(ExperimentError::FarEnd(error_sentence(&output)))
+        Err(ExperimentError::FarEnd(format!(
+            "the far end in the lab did not start: {}",
+            error_sentence(&output)
+        )))
     }
 
     /// Measures as [`ExperimentTarget::measure`] does; one that broke off is returned as far as it

@@ -2,12 +2,11 @@
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_model::framing;
-use fullpipe_record::{
-    Candidate, Cause, Evidence, Framing, Inferred, IpVersion, Limit, Measurement, Path, Request,
-    Sample, TcpInfo, Verdict, least_rtt,
-};
+use fullpipe_record::{Cause, Framing, Inferred, IpVersion, TcpInfo, least_rtt};
 use fullpipe_scenario::{PathSpec, ReadFile, parse_path_flag_with};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, count_noun};
+use fullpipe_units::count_noun;
+
+use crate::prelude::*;
 
 /// Returns the path of `measurement`, with what was inferred or assumed of it. `stated` has keys of
 /// `--path`, which are not inferred.
@@ -82,15 +81,10 @@ pub(crate) fn check_modelled(verdict: &Verdict, request: &Request) -> Result<(),
         }
         _ => true,
     };
-    let name = Candidate {
-        kind: verdict.kind,
-        cause: verdict.cause,
-        at: verdict.at,
-    }
-    .name();
     if is_modelled {
         Ok(())
     } else {
+        let name = verdict.name();
         Err(format!(
             "the transfer was limited by {name}, which is not modelled"
         ))

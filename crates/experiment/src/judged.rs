@@ -2,13 +2,10 @@
 
 use fullpipe_diagnose::diagnose;
 use fullpipe_model::{datagrams, predict, queue};
-use fullpipe_record::{
-    Evidence, LabCrossTraffic, LabDatagrams, Limit, Measurement, Path, Prediction, Request,
-    Transport, Verdict,
-};
+use fullpipe_record::{LabCrossTraffic, LabDatagrams};
 use fullpipe_scenario::{AccuracyBound, StepBounds};
-use fullpipe_units::{BitRate, Ratio};
 
+use crate::prelude::*;
 use crate::target::EndSettings;
 
 /// The part of the rate asked for that a sender of datagrams must reach for a run to count: what a

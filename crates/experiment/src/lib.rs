@@ -12,6 +12,7 @@ mod difference;
 mod error;
 mod inferred;
 mod phases;
+mod prelude;
 mod ramp;
 mod run;
 mod simulated;
@@ -66,7 +67,9 @@ cfg_if::cfg_if! {
         pub use loaded::EmulatedTarget;
         pub use pending_changes::WatchedJournal;
         pub use real::OwnPart;
-        pub use steps::{CaptureNumbers, CaptureTo, run_scenario, run_scenario_virtually};
+        pub use steps::{
+            CaptureNumbers, CaptureTo, lab_plan, run_scenario, run_scenario_virtually, start_lab,
+        };
         pub use sweep::{
             KeptError, KeptSweep, PendingRuns, RunningSweep, SweepMeasurer, SweepWishes,
             light_request, plan_sweep, predicted_grid_cost,

@@ -1,11 +1,11 @@
 //! A path with its cross traffic, on which one measurement follows another.
 
-use fullpipe_record::{Measurement, Path, Request};
 use fullpipe_scenario::CrossTraffic;
 
 use crate::cross_traffic::{measure_with_cross_traffic, run_with_cross_traffic};
 use crate::error::ExperimentError;
 use crate::in_lab::LabTarget;
+use crate::prelude::*;
 use crate::target::{ExperimentTarget as _, Interrupt};
 use crate::virtual_target::VirtualTarget;
 

@@ -4,8 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use fullpipe_host::{ApplyOptions, HostSystem, JournalDir, JournalError, check_changes};
-use fullpipe_record::{Change, HostUndone};
-use fullpipe_units::Span;
+use fullpipe_record::HostUndone;
+
+use crate::prelude::*;
 
 /// Time that the journal states for the changes to wait.
 const WAITS: Span = Span::from_secs(3600);

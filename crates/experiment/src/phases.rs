@@ -1,11 +1,11 @@
 //! When cross traffic is on, and at what rates.
 
-use fullpipe_record::Request;
 use fullpipe_scenario::{CrossTraffic, LoadStart};
 use fullpipe_sim::CrossTraffic as Phase;
-use fullpipe_units::{BitRate, Span};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+
+use crate::prelude::*;
 
 /// A phase shorter than this is left out: it would be over before its queue is full.
 pub(crate) const MIN_PHASE: Span = Span::from_millis(500);

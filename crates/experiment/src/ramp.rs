@@ -1,5 +1,6 @@
-use fullpipe_record::{Measurement, RampReport, RampStep, Request, RttStats};
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_record::{RampReport, RampStep, RttStats};
+
+use crate::prelude::*;
 
 /// Loads that grow: from one to the other in equal steps.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,10 +1,11 @@
 //! A remedy carried out on this host, which is a real one, and at a far end that this one started.
 
-use fullpipe_record::{At, Change, HostSettings, Measurement, Remedy, Request};
+use fullpipe_record::Remedy;
 
 use crate::error::ExperimentError;
 use crate::far_end::FarEnd;
 use crate::pending_changes::WatchedJournal;
+use crate::prelude::*;
 
 /// The part of a remedy that can be carried out here, and what is left for the other end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +108,7 @@ impl OwnPart {
         {
             let left = applied.and_then(|name| journal.settle_changes(&name, false));
             let left = left.map_or_else(String::new, |left| format!("; not undone here: {left}"));
-            return Err(ExperimentError::FarChange(format!("{failure}{left}")));
+            return Err(ExperimentError::FarEnd(format!("{failure}{left}")));
         }
         Ok(applied)
     }

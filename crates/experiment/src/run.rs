@@ -1,14 +1,11 @@
 use fullpipe_diagnose::diagnose;
 use fullpipe_model::predict;
 use fullpipe_record::event::{Applied, Predicted};
-use fullpipe_record::{
-    Event, Evidence, Experiment, Interval, Measurement, Prediction, Proof, Remedy, Request, Undone,
-    Verdict,
-};
-use fullpipe_units::{BitRate, Ratio};
+use fullpipe_record::{Experiment, Proof, Remedy, Undone};
 
 use crate::advice::ranked_remedies;
 use crate::error::ExperimentError;
+use crate::prelude::*;
 use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 
 /// Runs the loop over `target` with the load that `request` asks for, and passes each [`Event`] to

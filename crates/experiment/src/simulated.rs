@@ -9,15 +9,13 @@ use std::sync::mpsc;
 use std::thread;
 
 use fullpipe_diagnose::diagnose;
-use fullpipe_record::{
-    Candidate, Evidence, Measurement, Path, RateSpread, Sample, SegmentSpread, SimulatedTransfer,
-    Transport,
-};
+use fullpipe_record::{Candidate, RateSpread, SegmentSpread, SimulatedTransfer};
 use fullpipe_sim::{NotModelled, Simulation, SimulationPlan};
 use fullpipe_store::id_of_bytes;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+use fullpipe_units::Time;
 
 use crate::error::ExperimentError;
+use crate::prelude::*;
 use crate::target::Interrupt;
 
 /// Events between two checks for an interrupt: some milliseconds, however much happens in a second
@@ -315,8 +313,8 @@ impl NamedPlan {
     }
 
     fn not_modelled_error(&self, cause: NotModelled) -> ExperimentError {
-        match self.name.clone() {
-            Some(name) => ExperimentError::Named { name, cause },
+        match &self.name {
+            Some(name) => ExperimentError::Unsuitable(format!("{name}: {cause}")),
             None => cause.into(),
         }
     }
@@ -377,11 +375,7 @@ impl TransferOutcome {
             rate: measurement.summary.rate,
             retransmits: measurement.summary.retransmits.unwrap_or_default(),
             loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),
-            limit: measurement.limit.map(|verdict| Candidate {
-                kind: verdict.kind,
-                cause: verdict.cause,
-                at: verdict.at,
-            }),
+            limit: measurement.limit.as_ref().map(Verdict::as_candidate),
         }
     }
 }

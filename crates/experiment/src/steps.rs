@@ -5,21 +5,18 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 
-use fullpipe_lab::{Backend, CaptureSummary, Lab, LabError, LabPlan};
+use fullpipe_lab::{Backend, CaptureSummary, Host, Lab, LabError, LabPlan};
 use fullpipe_model::{
     left_by_cross_traffic, predict, predict_with_cross_traffic, predict_with_relays,
 };
 use fullpipe_record::event::{ScenarioBegan, StepBegan};
-use fullpipe_record::{
-    CaptureReport, Change, Event, HostSettings, Interval, LabCrossTraffic, LabReport, LabStep,
-    Measurement, OwnCapture, Prediction, Request, Transport,
-};
+use fullpipe_record::{CaptureReport, LabCrossTraffic, LabReport, LabStep, OwnCapture};
 use fullpipe_scenario::{
     ExpectedRatio, RatioBound, Scenario, ScenarioStep, StepBounds, StepRamp, Stretches,
 };
 use fullpipe_sim::NotModelled;
 use fullpipe_trace::ExplainedTransfers;
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, count_noun, median};
+use fullpipe_units::count_noun;
 
 use crate::captures::{KnownFacts, judge_files};
 use crate::cross_traffic::{measure_with_cross_traffic, run_with_cross_traffic};
@@ -27,6 +24,7 @@ use crate::duration::required_duration;
 use crate::error::ExperimentError;
 use crate::in_lab::LabTarget;
 use crate::judged::{JudgedRun, StepExpectation};
+use crate::prelude::*;
 use crate::ramp::{LoadRamp, RampLoads, run_ramp};
 use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 use crate::virtual_target::VirtualTarget;
@@ -113,11 +111,7 @@ pub fn run_scenario(
             }
         };
         let target = &LabTarget::new(lab);
-        let place = StepTarget::Lab {
-            target,
-            seed: scenario.seed,
-            capture: capture.map(|to| (to, &*scenario.name)),
-        };
+        let place = StepTarget::Lab { target, capture };
         RunningStep {
             place,
             step,
@@ -150,7 +144,7 @@ pub fn run_scenario_virtually(
             [&sender, &receiver],
             scenario.seed,
         );
-        let place = StepTarget::Virtual(&target, scenario.seed);
+        let place = StepTarget::Virtual(&target);
         RunningStep {
             place,
             step,
@@ -215,7 +209,11 @@ fn lab_report(scenario: &Scenario, steps: Vec<LabStep>, interrupted: bool) -> La
     }
 }
 
-fn start_lab(
+/// Builds the hosts of `plan`, with relays that have the changes `relay` if its path has stretches.
+///
+/// # Errors
+/// As [`Lab::start`] and [`Lab::start_with_relays`].
+pub fn start_lab(
     plan: &LabPlan,
     stretches: Option<&Stretches>,
     relay: &[Change],
@@ -226,7 +224,8 @@ fn start_lab(
     )
 }
 
-fn lab_plan(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> LabPlan {
+/// Returns the plan for a lab of a step of `scenario`, whose programs do not read from the terminal.
+pub fn lab_plan(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> LabPlan {
     let [sender, receiver] = scenario.hosts_of(step);
     LabPlan {
         path: scenario.path_of(step).clone(),
@@ -247,12 +246,9 @@ fn is_unbound(step: &LabStep) -> bool {
 enum StepTarget<'r> {
     Lab {
         target: &'r LabTarget<'r>,
-        seed: u64,
-        /// And the name of the scenario.
-        capture: Option<(CaptureTo<'r>, &'r str)>,
+        capture: Option<CaptureTo<'r>>,
     },
-    /// And the seed of its cross traffic.
-    Virtual(&'r VirtualTarget, u64),
+    Virtual(&'r VirtualTarget),
 }
 
 /// A step while it runs.
@@ -268,7 +264,7 @@ impl RunningStep<'_> {
     fn target(&self) -> &dyn ExperimentTarget {
         match self.place {
             StepTarget::Lab { target, .. } => target,
-            StepTarget::Virtual(target, _) => target,
+            StepTarget::Virtual(target) => target,
         }
     }
 
@@ -337,7 +333,7 @@ impl RunningStep<'_> {
     /// Returns the settings of the relays.
     fn relay_settings(&self) -> Result<HostSettings, ExperimentError> {
         match self.place {
-            StepTarget::Lab { target, .. } => target.relay_settings(),
+            StepTarget::Lab { target, .. } => Ok(target.lab.host_settings(Host::NearRelay)?),
             StepTarget::Virtual(..) => {
                 Ok(HostSettings::of_linux_6_18().changed_by(&self.scenario.relay))
             }
@@ -465,22 +461,18 @@ impl RunningStep<'_> {
         let interrupt = self.interrupt;
         let progress =
             &mut |interval: &Interval| observe(&Event::Interval(Box::new(interval.clone())));
+        let cross_traffic = (&self.step.cross_traffic[..], self.scenario.seed);
         match &self.place {
-            StepTarget::Lab {
-                target,
-                seed,
-                capture,
-            } => {
+            StepTarget::Lab { target, capture } => {
                 let capture = capture
-                    .map(|(to, scenario)| {
-                        let step = &self.step.name;
+                    .map(|to| {
+                        let (scenario, step) = (&self.scenario.name, &self.step.name);
                         let name = to.numbers.capture_name(scenario, step, |name: &str| {
-                            target.would_replace(to.folder, name)
+                            target.lab.would_replace(to.folder, name)
                         });
-                        target.start_capture(to.folder, &name, to.max_size)
+                        target.lab.start_capture(to.folder, &name, to.max_size)
                     })
                     .transpose()?;
-                let cross_traffic = (&self.step.cross_traffic[..], *seed);
                 let done = if self.step.relays {
                     target
                         .measure_through_relays(request, interrupt, progress)
@@ -491,13 +483,12 @@ impl RunningStep<'_> {
                     })
                 };
                 let captured = capture
-                    .map(|capture| target.finish_capture(capture))
+                    .map(|capture| target.lab.finish_capture(capture))
                     .transpose()?;
                 let (measurement, cross_traffic) = done?;
                 Ok((measurement, cross_traffic, captured))
             }
-            StepTarget::Virtual(target, seed) => {
-                let cross_traffic = (&self.step.cross_traffic[..], *seed);
+            StepTarget::Virtual(target) => {
                 let (measurement, loads) = measure_with_cross_traffic(
                     target,
                     cross_traffic,

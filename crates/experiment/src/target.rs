@@ -1,8 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fullpipe_record::{At, Change, HostSettings, Interval, Measurement, Path, Request};
-
 use crate::error::ExperimentError;
+use crate::prelude::*;
 
 /// Settings of both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

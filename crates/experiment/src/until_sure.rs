@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fullpipe_diagnose::{steady_interval, sure_result};
 use fullpipe_probe::{Destination, ProbeError, TestEvent, watch_until};
-use fullpipe_record::{
-    Basis, Direction, EndReport, Evidence, Framing, Measurement, Request, Sample, SureBound,
-    TestEnd, UntilSure,
-};
-use fullpipe_units::{BitRate, Ratio, SegCount, Span};
+use fullpipe_record::{Basis, EndReport, Framing, SureBound, TestEnd, UntilSure};
+
+use crate::prelude::*;
 
 /// Least time that counts before a test may end.
 const LEAST_TIME: Span = Span::from_secs(1);

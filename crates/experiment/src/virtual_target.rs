@@ -2,11 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
-use fullpipe_record::{At, Change, HostSettings, Interval, Measurement, Path, Request};
 use fullpipe_sim::{CrossTraffic, CrossTrafficResult, Simulation, SimulationPlan};
-use fullpipe_units::Span;
 
 use crate::error::ExperimentError;
+use crate::prelude::*;
 use crate::simulated::run_to_end;
 use crate::target::{EndSettings, ExperimentTarget, Interrupt};
 

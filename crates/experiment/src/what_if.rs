@@ -5,17 +5,18 @@ use std::num::NonZeroUsize;
 
 use fullpipe_diagnose::{diagnose, find_remedies};
 use fullpipe_record::{
-    At, Buffer, Candidate, Change, Content, Document, Evidence, HostSettings, Inferred, LabReport,
-    MeasuredTransfer, Measurement, Path, Request, SimulatedTransfer, WhatIfReport,
+    Buffer, Content, Document, Inferred, LabReport, MeasuredTransfer, SimulatedTransfer,
+    WhatIfReport,
 };
 use fullpipe_scenario::{
     PathSpec, ReadFile, parse_host_flag, parse_path_flag, parse_path_flag_with,
 };
 use fullpipe_sim::SimulationPlan;
-use fullpipe_units::{BitRate, ByteCount, Span, printable_line};
+use fullpipe_units::printable_line;
 
 use crate::error::ExperimentError;
 use crate::inferred::{check_modelled, limit_of, path_of};
+use crate::prelude::*;
 use crate::simulated::{NamedPlan, simulate_summaries};
 use crate::target::Interrupt;
 
@@ -137,7 +138,7 @@ impl PastTransfer {
             })
             .map_err(|why| {
                 let name = self.name.iter();
-                ExperimentError::Past(name.fold(why, |why, name| format!("{name}: {why}")))
+                ExperimentError::Unsuitable(name.fold(why, |why, name| format!("{name}: {why}")))
             })?;
         let first_remedy = plans.len();
         let mut not_modelled = Vec::new();
@@ -434,11 +435,7 @@ fn measured_transfer(measurement: &Measurement) -> MeasuredTransfer {
         rate: measurement.summary.rate,
         retransmits: measurement.summary.retransmits,
         loaded_rtt: measurement.rtt.loaded.map(|rtt| rtt.median),
-        limit: Some(Candidate {
-            kind: verdict.kind,
-            cause: verdict.cause,
-            at: verdict.at,
-        }),
+        limit: Some(verdict.as_candidate()),
     }
 }
 

@@ -102,8 +102,8 @@ fn arrivals_at_receiver(evidence: &Evidence) -> Option<BurstRate> {
 mod tests {
     use super::*;
     use crate::finish::ExplainedTransfers;
-    use crate::segment::empty_segment;
     use crate::table::FlowTable;
+    use crate::test_segment::empty_segment;
     use fullpipe_record::{Sample, TcpInfo};
     use fullpipe_units::{ByteCount, Time};
     use fullpipe_wire::CapturedSegment;

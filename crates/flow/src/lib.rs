@@ -33,14 +33,14 @@ mod rates;
 mod repetitions;
 mod rounds;
 mod scales;
-#[cfg(test)]
-mod segment;
 mod sending;
 mod sequence;
 mod sizes;
 mod spans;
 mod stalls;
 mod table;
+#[cfg(test)]
+mod test_segment;
 mod unacknowledged;
 mod waiting;
 mod windows;

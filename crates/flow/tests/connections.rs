@@ -1,6 +1,6 @@
 //! Connections made of hand-written segments.
 
-#[path = "../src/segment.rs"]
+#[path = "../src/test_segment.rs"]
 mod segment;
 
 use std::net::SocketAddr;

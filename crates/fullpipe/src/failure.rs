@@ -5,8 +5,8 @@ use std::error::Error;
 use std::fmt::Display;
 use std::io::ErrorKind;
 
-use fullpipe_calc::InputError;
 use fullpipe_experiment::ExperimentError;
+use fullpipe_model::calc::InputError;
 use fullpipe_record::ErrorReport;
 use fullpipe_scenario::{FlagError, ScenarioError};
 use fullpipe_store::StoreError;
@@ -34,12 +34,12 @@ pub(crate) struct Failure {
 }
 
 /// Returns the failure for a wrong command line or file.
-pub(crate) fn usage_failure(message: impl Into<String>) -> Failure {
+pub(crate) fn usage_failure(message: impl ToString) -> Failure {
     Failure::new(USAGE, message)
 }
 
 /// Returns the failure of work that was begun.
-pub(crate) fn run_failure(message: impl Into<String>) -> Failure {
+pub(crate) fn run_failure(message: impl ToString) -> Failure {
     Failure::new(FAILED, message)
 }
 
@@ -49,10 +49,14 @@ pub(crate) fn cannot<E: Display>(task: &str) -> impl Fn(E) -> Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "`map_err` passes errors by value"
+    )]
+    pub(crate) fn new(code: u8, message: impl ToString) -> Self {
         Self {
             code,
-            message: message.into(),
+            message: message.to_string(),
         }
     }
 
@@ -75,10 +79,6 @@ impl Failure {
             None => FAILED,
         };
         Err(Self::already_printed(code))
-    }
-
-    fn from_error(code: u8, error: &dyn Error) -> Self {
-        Self::new(code, error.to_string())
     }
 }
 
@@ -124,14 +124,13 @@ impl From<ExperimentError> for Failure {
             ExperimentError::Lab(error) => error.into(),
             #[cfg(target_os = "linux")]
             ExperimentError::Journal(error) => error.into(),
-            ExperimentError::Interrupted => Self::from_error(INTERRUPTED, &error),
-            ExperimentError::NotModelled(_)
-            | ExperimentError::Named { .. }
-            | ExperimentError::Past(_)
-            | ExperimentError::NothingToCompare(_) => Self::from_error(USAGE, &error),
-            ExperimentError::Measurement(_)
-            | ExperimentError::FarEnd(_)
-            | ExperimentError::FarChange(_) => Self::from_error(FAILED, &error),
+            ExperimentError::Interrupted => Self::new(INTERRUPTED, error),
+            ExperimentError::NotModelled(_) | ExperimentError::Unsuitable(_) => {
+                Self::new(USAGE, error)
+            }
+            ExperimentError::Measurement(_) | ExperimentError::FarEnd(_) => {
+                Self::new(FAILED, error)
+            }
         }
     }
 }
@@ -145,24 +144,24 @@ impl From<StoreError> for Failure {
             }
             _ => USAGE,
         };
-        Self::from_error(code, &error)
+        Self::new(code, error)
     }
 }
 
 impl From<ScenarioError> for Failure {
     fn from(error: ScenarioError) -> Self {
-        Self::from_error(USAGE, &error)
+        Self::new(USAGE, error)
     }
 }
 
 impl From<InputError> for Failure {
     fn from(error: InputError) -> Self {
-        Self::from_error(USAGE, &error)
+        Self::new(USAGE, error)
     }
 }
 
 impl From<FlagError> for Failure {
     fn from(error: FlagError) -> Self {
-        Self::from_error(USAGE, &error)
+        Self::new(USAGE, error)
     }
 }

@@ -268,7 +268,7 @@ impl Terminal {
 /// # Errors
 /// Fails if a document has no result that a page can show, or the file cannot be written.
 pub(crate) fn write_page(file: &Path, sources: &[PageSource<'_>]) -> Result {
-    let page = html_page(sources).map_err(|error| usage_failure(error.to_string()))?;
+    let page = html_page(sources).map_err(usage_failure)?;
     let written = WholeFile::create(file).and_then(|mut whole| {
         whole.file.write_all(page.as_bytes())?;
         whole.rename_into_place()

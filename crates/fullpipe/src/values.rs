@@ -7,8 +7,8 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use fullpipe_calc::{InputError, QuantitySetting, read_values};
 use fullpipe_iperf::MAX_TEST;
+use fullpipe_model::calc::{InputError, QuantitySetting, read_values};
 use fullpipe_record::Quantity;
 use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
 use jiff::Timestamp;

@@ -4,8 +4,7 @@
 //! A program whose protocol carries several streams over one connection grants the other end a
 //! window for each. The receiving end grants it, so for an upload the server's counts.
 
-use fullpipe_units::{BitRate, ByteCount, Span};
-
+use crate::prelude::*;
 use crate::window;
 
 /// A program or a library, and the window that its receiving end grants a transfer.

@@ -2,11 +2,11 @@
 
 use std::iter;
 
-use fullpipe_record::{Buffer, Limit, Request, TooBig};
-use fullpipe_units::{BitRate, ByteCount, Ratio};
+use fullpipe_record::TooBig;
 
 use crate::connection::ConnectionTerms;
 use crate::loss::{self, CongestionControl, SeenLosses};
+use crate::prelude::*;
 use crate::{LikelyFactor, queue, window};
 
 /// A ceiling without its words.

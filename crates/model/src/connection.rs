@@ -1,9 +1,9 @@
-use fullpipe_record::{Edit, HostSettings, LossPattern, Path, Ramp, Request, Segmentation};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_record::{Edit, LossPattern, Segmentation};
 
 use crate::framing;
 use crate::kernel::{self, ReceiveBuffer};
 use crate::loss::{self, CongestionControl};
+use crate::prelude::*;
 use crate::ramp::INITIAL_WINDOW;
 use crate::{LikelyFactor, short, window};
 

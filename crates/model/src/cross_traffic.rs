@@ -1,9 +1,9 @@
 //! One load with cross traffic on the same path.
 
-use fullpipe_record::{HostSettings, Path, PathDirection, Prediction, Request, Transport};
-use fullpipe_units::BitRate;
+use fullpipe_record::Transport;
 
 use crate::predict::predict;
+use crate::prelude::*;
 use crate::{datagrams, queue};
 
 /// Returns the prediction for `request` over `path` while the loads `cross_traffic` run there too,
@@ -113,7 +113,7 @@ impl SharedLink<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::test_fixture;
     use fullpipe_record::Buffer;
     use fullpipe_units::{ByteCount, Span};
 
@@ -136,8 +136,8 @@ mod tests {
     }
 
     fn of(request: &Request, cross_traffic: &[Request]) -> f64 {
-        let path = fixture::ethernet_path(BitRate::from_mbps(100), Span::from_millis(100));
-        let host = fixture::default_settings("6.18.44");
+        let path = test_fixture::ethernet_path(BitRate::from_mbps(100), Span::from_millis(100));
+        let host = test_fixture::default_settings("6.18.44");
         predict_with_cross_traffic(&path, &host, &host, request, cross_traffic)
             .kernel_model
             .as_mbps()

@@ -1,9 +1,9 @@
 //! Datagrams at a given rate: nothing bounds them but that rate and the link, and what finds no
 //! room is lost.
 
-use fullpipe_record::{Ceiling, Limit, Path, PathDirection, Prediction, Ramp, Request};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_record::Ceiling;
 
+use crate::prelude::*;
 use crate::window::UNBOUNDED;
 use crate::{LikelyFactor, framing, window};
 
@@ -116,11 +116,11 @@ fn datagram_ceiling(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{fixture, predict};
+    use crate::{predict, test_fixture};
     use fullpipe_record::{Framing, Transport};
 
     fn elsen() -> Path {
-        let mut path = fixture::ethernet_path(BitRate::from_mbps(100), Span::from_millis(173));
+        let mut path = test_fixture::ethernet_path(BitRate::from_mbps(100), Span::from_millis(173));
         path.forward.framing = Framing::Ip;
         path
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     fn of(path: &Path, request: &Request) -> Prediction {
-        let host = fixture::default_settings("6.18.44");
+        let host = test_fixture::default_settings("6.18.44");
         predict(path, &host, &host, request)
     }
 
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn fragments_cost_a_header_each() {
-        let link = fixture::ethernet_path(BitRate::from_mbps(100), Span::ZERO).forward;
+        let link = test_fixture::ethernet_path(BitRate::from_mbps(100), Span::ZERO).forward;
         for (block, percent) in [
             (0, "95.7087"),
             (1472, "95.7087"),

@@ -186,7 +186,7 @@ mod tests {
     use fullpipe_units::{BitRate, ByteCount, Span};
 
     use super::*;
-    use crate::{fixture, predict};
+    use crate::{predict, test_fixture};
 
     /// Returns the value of a printed formula: sizes are bytes, times seconds, rates bit/s.
     fn value(formula: &str) -> f64 {
@@ -246,8 +246,9 @@ mod tests {
             ("cubic", 100, 5, 1),
             ("cubic", 1000, 200, 4),
         ] {
-            let host = fixture::default_settings("6.18.44");
-            let path = fixture::ethernet_path(BitRate::from_mbps(mbps), Span::from_millis(millis));
+            let host = test_fixture::default_settings("6.18.44");
+            let path =
+                test_fixture::ethernet_path(BitRate::from_mbps(mbps), Span::from_millis(millis));
             let request = Request {
                 congestion: Some(control.to_owned()),
                 streams,

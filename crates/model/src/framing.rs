@@ -6,7 +6,8 @@
 //! [inner MTU](fullpipe_record::PathDirection::inner_mtu).
 
 use fullpipe_record::IpVersion;
-use fullpipe_units::{ByteCount, Ratio};
+
+use crate::prelude::*;
 
 const TCP_HEADER: ByteCount = ByteCount::new(20);
 /// RFC 7323's option, padded: on every packet once both ends agreed to it.
@@ -67,7 +68,7 @@ pub fn payload_share(payload: ByteCount, headers: ByteCount, overhead: ByteCount
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::test_fixture;
     use fullpipe_record::IpVersion::{V4, V6};
     use fullpipe_record::{Encapsulation, Framing, PathDirection, Tunnel};
     use fullpipe_units::{BitRate, Span};
@@ -76,7 +77,7 @@ mod tests {
     const ETHERNET: ByteCount = Framing::Ethernet.packet_overhead();
 
     fn link(mtu: u64, ip: IpVersion, encapsulation: Encapsulation) -> PathDirection {
-        let direction = fixture::ethernet_path(BitRate::from_mbps(1000), Span::ZERO).forward;
+        let direction = test_fixture::ethernet_path(BitRate::from_mbps(1000), Span::ZERO).forward;
         PathDirection {
             mtu: ByteCount::new(mtu),
             ip,

@@ -1,11 +1,11 @@
 //! The change that removes a limit on the rate, as calculations, verdicts and the advice for a host
 //! all choose it.
 
-use fullpipe_record::{Buffer, Change, HostSettings, Limit};
-use fullpipe_units::ByteCount;
+use fullpipe_record::Change;
 
 use crate::kernel;
 use crate::loss::CongestionControl;
+use crate::prelude::*;
 
 /// Name of the congestion control that does not reduce its rate at each loss.
 pub const LOSS_TOLERANT: &str = "bbr";

@@ -4,6 +4,7 @@
 //!
 //! * [`window`]: rate, window and round-trip time, each from the other two;
 //! * [`application`]: windows that programs keep above TCP;
+//! * [`calc`]: the reference calculator;
 //! * [`datagrams`]: datagrams at a given rate;
 //! * [`distance`]: round-trip times that fibre and routes allow;
 //! * [`framing`]: payload, packets, bytes on the wire;
@@ -25,6 +26,7 @@
 //! own.
 
 pub mod application;
+pub mod calc;
 pub mod datagrams;
 pub mod distance;
 pub mod framing;
@@ -47,10 +49,11 @@ mod formula;
 mod likely;
 mod notes;
 mod predict;
+mod prelude;
 mod relays;
 
 #[cfg(test)]
-mod fixture;
+mod test_fixture;
 
 pub use cross_traffic::{left_by_cross_traffic, predict_with_cross_traffic};
 pub use likely::LikelyFactor;

@@ -1,12 +1,10 @@
 //! The assumptions of a prediction, and the formulas that it left for another: one sentence each.
 
-use fullpipe_record::{Buffer, HostSettings, Ramp};
-use fullpipe_units::{ByteCount, Ratio, Span};
-
 use crate::ceilings::{ConnectionCeilings, few_losses};
 use crate::connection::ConnectionTerms;
 use crate::kernel::{self, WindowShare};
 use crate::loss::{BBR_ABSORBS, CongestionControl, FORMULAS_HOLD_TO};
+use crate::prelude::*;
 use crate::systems::system_note;
 
 /// The sizes of packet with which learnt shares were measured.

@@ -1,11 +1,11 @@
-use fullpipe_record::{HostSettings, Limit, Path, Prediction, Ramp, Request, Transport};
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_record::Transport;
 
 use crate::ceilings::ConnectionCeilings;
 use crate::connection::ConnectionTerms;
 use crate::datagrams;
 use crate::formula::explain_ceilings;
 use crate::notes::prediction_notes;
+use crate::prelude::*;
 use crate::ramp::slow_start;
 use crate::window;
 

@@ -3,9 +3,8 @@
 //!
 //! All rates and bytes of one call count at the same layer, on the wire where a queue counts that.
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-
 use crate::loss::CongestionControl;
+use crate::prelude::*;
 use crate::window;
 
 /// The round-trip time while `queued` bytes wait before a link of `rate`: rtt + queued ÷ rate;

@@ -1,10 +1,8 @@
 //! Slow start without loss: the window doubles every round trip (RFC 5681 §3.1 with appropriate
 //! byte counting).
 
-use fullpipe_record::Ramp;
-use fullpipe_units::{ByteCount, SegCount, Span};
-
 use crate::loss::CubicConstants;
+use crate::prelude::*;
 
 /// The first window (RFC 6928), in segments.
 pub const INITIAL_WINDOW: SegCount = SegCount::new(10);

@@ -1,10 +1,8 @@
 //! One load through a pair of relays that split its path.
 
-use fullpipe_record::{Buffer, HostSettings, Path, Prediction, Request};
-use fullpipe_units::{Ratio, Span};
-
 use crate::improvement::{LOSS_TOLERANT, can_tolerate_loss};
 use crate::predict::predict;
+use crate::prelude::*;
 use crate::unqueued::LOSSY;
 
 /// Round-trip time between a relay and its host where the user states none: that of two machines in
@@ -61,7 +59,7 @@ mod tests {
     use fullpipe_units::{BitRate, ByteCount};
 
     use super::*;
-    use crate::fixture::ethernet_path;
+    use crate::test_fixture::ethernet_path;
 
     fn window(bytes: u64) -> Request {
         Request {

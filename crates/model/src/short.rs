@@ -1,8 +1,7 @@
 //! Transfers that end before the rate is steady, or not long after.
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-
 use crate::loss::some_of;
+use crate::prelude::*;
 use crate::ramp::INITIAL_WINDOW;
 use crate::window;
 

@@ -4,10 +4,10 @@
 //! buffers: 5.2 Mbit/s over 100 ms. Appliances are often built on an older system than their age
 //! suggests.
 
-use fullpipe_record::{BufferTriple, HostSettings, KernelVersion};
-use fullpipe_units::ByteCount;
+use fullpipe_record::BufferTriple;
 
 use crate::kernel;
+use crate::prelude::*;
 
 /// An operating system, or a TCP that a program brings along, as a row of [`SYSTEMS`].
 struct System(

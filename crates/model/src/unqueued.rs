@@ -1,7 +1,9 @@
 //! Loss without a queue, as the kernel's figures show it while a sender sends.
 
 use fullpipe_record::{TcpInfo, packets_wait};
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span, Time};
+use fullpipe_units::Time;
+
+use crate::prelude::*;
 
 /// Time between two samples that are compared, at least. Over longer paths it is a round-trip time.
 pub const INTERVAL: Span = Span::from_millis(50);

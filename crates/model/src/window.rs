@@ -11,7 +11,7 @@
 //! assert_eq!(bdp(BitRate::from_mbps(100), rtt), ByteCount::new(2_162_500));
 //! ```
 
-use fullpipe_units::{BitRate, ByteCount, Span};
+use crate::prelude::*;
 
 /// Result of [`rate_of_window`] where nothing bounds it.
 pub const UNBOUNDED: BitRate = BitRate::from_bps(u64::MAX);

@@ -1,10 +1,7 @@
 use std::collections::BTreeMap;
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::Direction;
+use crate::prelude::*;
 
 /// Figures of one direction of one run, derived from a document of the archive.
 ///
@@ -142,7 +139,7 @@ pub struct ImportedFile {
     /// Kind of its documents; `None` if it was refused.
     pub kind: Option<String>,
     /// Error for which it was refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 

@@ -1,7 +1,6 @@
-use fullpipe_units::{BitRate, ByteCount, Distance, Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use fullpipe_units::Distance;
 
+use crate::prelude::*;
 use crate::{
     Change, CompletionForecast, Effects, Encapsulation, Framing, IpVersion, Limit, Prediction,
     StatedLoad, Writer,
@@ -123,7 +122,7 @@ pub struct Estimate {
     /// The lowest ceiling.
     pub limit: Limit,
     /// Time for the given size, slow start included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Span>,
 }
 
@@ -269,7 +268,7 @@ pub struct WhatIf {
     /// The kernel model's rate, as a multiple of what it is without the change.
     pub gain: Ratio,
     /// The slowest connection, where there are relays.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub leg: Option<Leg>,
 }
 
@@ -280,7 +279,7 @@ pub struct Combination {
     #[serde(rename = "given")]
     pub inputs: Inputs,
     /// Bandwidth × round-trip time, where the bandwidth is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bdp: Option<ByteCount>,
     /// The result.
     #[serde(flatten)]
@@ -317,7 +316,7 @@ pub struct Calculation {
     #[serde(default)]
     pub time: Option<Span>,
     /// The same with the time that is likely, from the spread of the prediction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<CompletionForecast>,
     /// The steady rate of payload that is wanted: as given, or what carries the size within its
     /// time, or what fills the bandwidth. None where nothing says what is wanted, or no rate is

@@ -1,9 +1,6 @@
 //! Transfers as a capture shows them.
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{At, Diagnosis, Verdict};
 
 /// The connections in a capture.
@@ -24,7 +21,7 @@ pub struct CaptureReport {
     /// Connection attempts without an answer, which are no flows.
     pub unanswered: u64,
     /// Packets that the capturing host had no room for, where the capture states it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dropped: Option<u64>,
     /// Connections that are left out of the flows: there were too many, and they had least data.
     #[serde(default)]
@@ -34,13 +31,13 @@ pub struct CaptureReport {
     /// The largest transfers, each with its limit.
     pub transfers: Vec<CapturedTransfer>,
     /// The other capture of the same connections, where there are two.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<Box<CaptureReport>>,
     /// The connections that both captures have, those with most data first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<FlowPair>,
     /// The file that the capture was written to without what identifies hosts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub redacted: Option<RedactedFile>,
 }
 
@@ -50,7 +47,7 @@ pub struct OwnCapture {
     /// Name of the file; of two, of the sender's.
     pub name: String,
     /// Name of the receiver's file, where both ends were captured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub other: Option<String>,
     /// Packets in it, or in both; without any there is no file.
     pub packets: u64,
@@ -166,7 +163,7 @@ pub struct CaptureEvidence {
     /// The end whose packets alone were captured, as where the others take another path: what was
     /// acknowledged, in flight or allowed is not known then, and of the sender alone the bytes of
     /// the samples are those that passed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub only: Option<At>,
     /// True if the samples show what the sender had seen, by the timestamps that it echoed or the
     /// time that its answers take, and not what had passed the place of the capture.
@@ -184,16 +181,16 @@ pub struct CaptureEvidence {
     /// it, as a sender that paces itself spaces packets.
     pub departures: Option<BurstRate>,
     /// The highest rate of its data over any 200 ms. Bursts may be faster, as offloads make them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sustained: Option<BitRate>,
     /// Share of the data that departs more than a tenth faster than that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub faster: Option<Ratio>,
     /// Most frequent rate at which data is acknowledged.
     pub acknowledgements: Option<BurstRate>,
     /// Most frequent rate at which data arrived at a second capture, which was taken at the
     /// receiver; `None` of one capture.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub beyond: Option<BurstRate>,
     /// Share of the packets with data that hold no whole number of full segments and end what the
     /// program wrote (PSH).
@@ -215,7 +212,7 @@ pub struct CaptureEvidence {
     #[serde(default)]
     pub answers: u64,
     /// Ports of the sender and of the receiver.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ports: Option<[u16; 2]>,
     /// True if the receiver acknowledged a full segment.
     #[serde(default)]
@@ -224,7 +221,7 @@ pub struct CaptureEvidence {
     #[serde(default)]
     pub silent_after: Span,
     /// The larger of the segment sizes that both SYNs offer (MSS), without options.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_mss: Option<ByteCount>,
     /// True if the sender sent the first packet, and so the first SYN if that was captured.
     pub sender_opened: bool,
@@ -237,7 +234,7 @@ pub struct CaptureEvidence {
     pub window_edit: Option<WindowEdit>,
     /// Segment size (MSS) that a SYN announced before and behind a device that lowered it, as two
     /// captures show it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub clamped_mss: Option<[ByteCount; 2]>,
 }
 
@@ -251,7 +248,7 @@ pub struct QuietRounds {
     pub level: Ratio,
     /// Most bytes in flight of a round trip with much, in their later half, by the most ever: what
     /// was in flight before a loss, or while a program caught up, fitted the sender's buffer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub of_most: Option<Ratio>,
     /// Share of the round trips in which the most in flight was a quarter more than ever before.
     pub growing: Ratio,
@@ -390,7 +387,7 @@ pub struct FlowEnd {
     /// which they are acknowledged, with headers and the 38 B that Ethernet adds: that of the
     /// bottleneck, unless a policer drops what is above a lower rate. `None` where fewer than 200
     /// packets or less than 30 % of the data pass within 3 % of one rate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bursts: Option<BurstRate>,
 }
 
@@ -448,10 +445,10 @@ pub struct FlowPair {
     pub nearer_to_first: Option<usize>,
     /// The skew of the clocks; `None` where packets show none: too few, in too short a time, or
     /// behind queues that do not empty.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_skew: Option<ClockSkew>,
     /// The offset of the clocks; `None` unless both captures have packets of both directions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_offset: Option<ClockOffset>,
     /// The packets that the first end sends, and those of the second.
     pub directions: [FlowDirection; 2],
@@ -527,7 +524,7 @@ pub struct FlowDirection {
     #[serde(default)]
     pub undecided_bytes: ByteCount,
     /// Losses over time; `None` without losses, and where a capture lacks packets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub loss_course: Option<LossCourse>,
     /// Segments that were lost before the nearer capture, which has the repair alone.
     #[serde(default)]
@@ -541,7 +538,7 @@ pub struct FlowDirection {
     pub ends_at_receiver: bool,
     /// One-way delay above its least; `None` where too few packets were compared, or the skew of
     /// the clocks is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<OneWayDelay>,
     /// Packets that overtook others between the captures.
     pub reordered_packets: u64,

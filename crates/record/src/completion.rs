@@ -1,8 +1,6 @@
 //! When a transfer of a known size will be complete.
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 
 /// Forecast of when a transfer of a known size is complete: from now on for one that runs, since it
 /// began otherwise. It is complete between `low` and `high` in nine of ten cases.
@@ -16,7 +14,7 @@ pub struct CompletionForecast {
     pub high: Span,
     /// Completion efficiency: the time that the size would take at the full rate of the path ÷
     /// `time`; absent where that rate is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub efficiency: Option<Ratio>,
 }
 
@@ -48,7 +46,7 @@ impl CompletionForecast {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileCompletion {
     /// Name of the file; absent where the user stated the size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Its size.
     pub size: ByteCount,

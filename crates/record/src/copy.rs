@@ -1,9 +1,7 @@
 //! The result of a copy.
 
 use crate::CompletionForecast;
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 
 /// A copy of files between two hosts that is over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,29 +38,29 @@ pub struct CopyReport {
     /// Bytes that arrived in this run ÷ the time after set-up.
     pub rate: BitRate,
     /// BLAKE3 digest of the only file that was copied, in hexadecimal digits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
     /// The way that data took; absent if none crossed, as in a dry run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub transport: Option<CopyTransport>,
     /// TCP connections for data; on a QUIC connection, its streams side by side.
     pub streams: u16,
     /// Reason for their number.
     pub reason: String,
     /// Round-trip time of the first connection after its handshake.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Span>,
     /// Congestion control of the connections at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
     /// Retransmitted segments.
     pub retransmitted: SegCount,
     /// Part of the time for which it sent next to nothing, because others loaded the path; with
     /// `--scavenge` only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub gave_way: Option<Ratio>,
     /// The limit of the rate; absent if no data crossed, or where it is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<CopyLimit>,
 }
 
@@ -76,7 +74,7 @@ pub struct CopyProgress {
     /// Rate since the last progress.
     pub rate: BitRate,
     /// When all that is wanted will have crossed; absent while too little has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<CompletionForecast>,
 }
 

@@ -1,7 +1,4 @@
-use fullpipe_units::{BitRate, ByteCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{
     Direction, Evidence, FileCompletion, Forecast, KernelDefect, Measurement, OwnCapture, Remedy,
     RttForecast, TimeAccount, Validity, Verdict,
@@ -36,7 +33,7 @@ pub struct Transfer {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
     /// The transfer that was watched; `None` where fullpipe measured itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer: Option<Transfer>,
     /// The limit.
     pub verdict: Verdict,
@@ -49,7 +46,7 @@ pub struct Diagnosis {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<String>,
     /// Evidence of the verdict on a transfer that was watched: it can be judged again from this.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Evidence>,
 }
 
@@ -61,7 +58,7 @@ pub struct Trial {
     /// The predicted effect, fixed before.
     pub predicted: Option<Forecast>,
     /// The predicted round-trip time under load, fixed before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted_rtt: Option<RttForecast>,
     /// The rate before it.
     pub before: BitRate,
@@ -72,7 +69,7 @@ pub struct Trial {
     /// True if it was left in place.
     pub kept: bool,
     /// Why the settings could not be put back, where they could not.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub not_undone: Option<String>,
 }
 
@@ -88,7 +85,7 @@ pub struct CommandEnd {
     /// Time for which it ran.
     pub ran: Span,
     /// Processor time of it and of the children that it waited for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Span>,
 }
 
@@ -99,26 +96,26 @@ pub struct DiagnosisReport {
     pub transfers: Vec<Diagnosis>,
     /// The capture of the first of them, where one was asked for and fullpipe did not measure
     /// itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<Box<OwnCapture>>,
     /// The end of the command, where one was run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandEnd>,
     /// Account of the time of the command, or of that for which a process or a connection was
     /// watched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<TimeAccount>,
     /// Validity of what was watched, where this host is in a lab.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub validity: Option<Validity>,
     /// The same download by HTTP/1.1, where a window of HTTP/2 seemed to hold it back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub http1: Option<Http1Download>,
     /// The remedy that was carried out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
     /// When the file that the watched program sends is complete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<Box<FileCompletion>>,
 }
 

@@ -1,8 +1,5 @@
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::Limit;
+use crate::prelude::*;
 
 /// One of the two that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -71,7 +68,7 @@ pub struct ComparedRuns {
     pub runs: u32,
     /// Lower and upper end of the 95 % interval of the mean rate within the run, if there is only
     /// one. It says nothing about the next run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub within_run: Option<[BitRate; 2]>,
 }
 
@@ -152,7 +149,7 @@ pub struct DifferenceReport {
     /// The runs in the order in which they are given or were made.
     pub runs: Vec<ComparedRun>,
     /// Cost and power, as forecast before the first pair.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<PairForecast>,
     /// Reasons for which A and B are not comparable, a sentence each; they were compared all the
     /// same.

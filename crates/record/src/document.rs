@@ -1,7 +1,7 @@
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize, de};
+use serde::de;
 
 use crate::indentation::indent_json;
+use crate::prelude::*;
 use crate::{
     ArchiveCheck, ArchiveReport, ArchiveThinned, Calculation, CaptureReport, Combination,
     CompletionForecast, CopyReport, DiagnosisReport, DifferenceReport, Experiment, GridReport,
@@ -32,7 +32,7 @@ pub struct Document {
     /// Error with which the command failed. Absent if the command succeeded, and also if only the
     /// result itself shows why the exit code is not 0: `lab run` or `lab grid` missed a bound, a
     /// run was invalid, not every setting was restored, or the user interrupted the command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorReport>,
 }
 

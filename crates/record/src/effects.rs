@@ -1,10 +1,7 @@
 use std::net::IpAddr;
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::Sample;
+use crate::prelude::*;
 
 /// Effects of an emulated path besides its loss, queue, rate and delay. The default is none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

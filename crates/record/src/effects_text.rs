@@ -4,7 +4,9 @@
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, parse_quantity, require_valid};
+use fullpipe_units::{
+    BitRate, ByteCount, Ratio, Span, parse_quantity, parse_within, require_valid,
+};
 
 use crate::{
     Codel, Distribution, Edit, LossPattern, NarrowLink, Opportunities, PathChange, PathStep,
@@ -63,11 +65,9 @@ fn gilbert_elliott(parts: [&str; 4]) -> Result<LossPattern, String> {
 
 /// Reads a share of the packets, from 0 to 100 %.
 pub(crate) fn parse_probability(text: &str) -> Result<Ratio, String> {
-    let share = parse_quantity(text)?;
-    require_valid(
-        share,
-        share <= Ratio::ONE,
+    parse_within(
         text,
+        ..=Ratio::ONE,
         "a share of packets",
         "it must not be above 100 %",
     )
@@ -118,11 +118,9 @@ impl FromStr for Distribution {
 }
 
 fn jitter_delay(text: &str) -> Result<Span, String> {
-    let delay = parse_quantity(text)?;
-    require_valid(
-        delay,
-        delay <= Span::from_secs(10),
+    parse_within(
         text,
+        ..=Span::from_secs(10),
         "a jitter",
         "it must not be above 10 s",
     )
@@ -186,10 +184,8 @@ impl FromStr for NarrowLink {
             }
             None => (text, TooBig::Answered),
         };
-        let mtu = parse_quantity(size)?;
-        let valid = (68..=65_535).contains(&ByteCount::get(mtu));
         Ok(NarrowLink {
-            mtu: require_valid(mtu, valid, size, "an MTU", "it must be from 68 to 65535 B")?,
+            mtu: path_mtu(size)?,
             too_big,
         })
     }
@@ -285,12 +281,9 @@ impl FromStr for Edit {
 
 /// Reads a size that a field of 16 bits in TCP's header can hold.
 fn sixteen_bits(text: &str) -> Result<ByteCount, String> {
-    let size = parse_quantity(text)?;
-    let valid = (1..=65_535).contains(&ByteCount::get(size));
-    require_valid(
-        size,
-        valid,
+    parse_within(
         text,
+        ByteCount::new(1)..=ByteCount::new(65_535),
         "what TCP's header can say",
         "it must be from 1 to 65535 B",
     )
@@ -354,13 +347,24 @@ impl FromStr for PathStep {
 /// # Errors
 /// Returns a sentence if it is none.
 pub fn path_rate(text: &str) -> Result<BitRate, String> {
-    let rate = parse_quantity(text)?;
-    require_valid(
-        rate,
-        rate > BitRate::ZERO,
+    parse_within(
         text,
+        BitRate::from_bps(1)..,
         "the rate of a path",
         "nothing would ever arrive",
+    )
+}
+
+/// Reads the MTU of a path. Every host forwards 68 B (RFC 791); the length field ends at 65 535.
+///
+/// # Errors
+/// Returns a sentence if it is none.
+pub fn path_mtu(text: &str) -> Result<ByteCount, String> {
+    parse_within(
+        text,
+        ByteCount::new(68)..=ByteCount::new(65_535),
+        "an MTU",
+        "it must be from 68 to 65535 B",
     )
 }
 

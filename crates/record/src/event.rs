@@ -3,10 +3,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_units::{BitRate, ByteCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{
     CopyProgress, CopyReport, DiagnosisReport, DifferenceReport, ErrorReport, Experiment, FlowPair,
     FlowReport, GridCell, GridReport, Interval, LabReport, Measurement, Path, PathDirection,
@@ -322,6 +319,17 @@ pub struct Rejected {
     pub why: String,
     /// Number of connections since the last such event.
     pub connections: u64,
+}
+
+impl Rejected {
+    /// Returns one connection that was closed.
+    pub fn of_one(client: IpAddr, why: &str) -> Self {
+        Self {
+            client,
+            why: why.to_owned(),
+            connections: 1,
+        }
+    }
 }
 
 /// Reason for which a relay cannot use the other one.

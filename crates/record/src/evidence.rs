@@ -1,7 +1,4 @@
-use fullpipe_units::{BitRate, Span, median};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{
     CaptureEvidence, EndReport, Framing, HostSettings, Http2Wait, Machine, Measurement, Request,
     RttMethod, RttStats, Sample, SocketReadback, Steady, find_steady, steady_of_receiver,
@@ -27,7 +24,7 @@ pub struct Evidence {
     #[serde(default)]
     pub receiver_machine: Machine,
     /// The program whose connections these are, where it is another than fullpipe: `ssh`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Set if connections of another program were watched, whether its name is known or not: that
     /// of another user's program is not.
@@ -40,7 +37,7 @@ pub struct Evidence {
     /// Least round-trip time of the idle path.
     pub idle_rtt: Option<Span>,
     /// Distribution of the round-trip times of the idle path, where they were taken on their own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_spread: Option<RttStats>,
     /// Median round-trip time under load, after the ramp where there is a steady part.
     pub loaded_rtt: Option<Span>,
@@ -51,10 +48,10 @@ pub struct Evidence {
     /// Layer at which that bandwidth counts bytes.
     pub framing: Framing,
     /// The wait of the sending end for windows of HTTP/2, where it counted that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub http2_wait: Option<Http2Wait>,
     /// Further figures of the capture that the samples were made of, where they were made of one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<CaptureEvidence>,
 }
 

@@ -1,7 +1,4 @@
-use fullpipe_units::Ratio;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{HostSettings, Measurement, Path, Prediction, Remedy, Request, Verdict};
 
 /// Remedy that was applied, with the second measurement that shows its effect.

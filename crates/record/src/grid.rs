@@ -1,7 +1,4 @@
-use fullpipe_units::{BitRate, Ratio, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{Path, Prediction, Request};
 
 /// One run of a cell.
@@ -40,10 +37,10 @@ pub struct GridCell {
     /// Packets that the path lost at random in that run.
     pub losses: Option<u64>,
     /// The first valid run of this machine's kernel; `None` in a grid that ran in virtual time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<GridRun>,
     /// A run of this path, load and settings in virtual time, where that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated: Option<GridRun>,
     /// Why runs did not count.
     pub broken: Vec<String>,
@@ -94,11 +91,11 @@ pub struct GridReport {
     pub by_loss: Option<GridAccuracy>,
     /// The simulation against the kernel on paths without random loss; `None` where there are no
     /// such cells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated_without_loss: Option<GridAgreement>,
     /// The simulation against the kernel on paths with random loss, where single runs differ by
     /// their chance; `None` where there are no such cells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated_with_loss: Option<GridAgreement>,
     /// True if the grid ran in virtual time, without a kernel.
     #[serde(default)]

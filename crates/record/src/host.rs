@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{At, Change, KernelVersion, Prediction};
 
 /// The settings of a host that bear on bulk transfers, from `fullpipe host show`.

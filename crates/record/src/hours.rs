@@ -1,9 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use fullpipe_units::Span;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 
 const DAY: Span = Span::from_secs(86_400);
 

@@ -1,10 +1,9 @@
 //! Impairments of a path, one entry each: keys, text, and the name in messages.
 
-use fullpipe_units::{Ratio, Span};
-
 use crate::effects_text::{
     compact_text, joined_text, parse_edits, parse_probability, parse_reorders, parse_steps,
 };
+use crate::prelude::*;
 use crate::{Distribution, Effects, Jitter, Queueing};
 
 /// Something that an emulated path does to packets: a field of [`Effects`] and its text forms.

@@ -1,7 +1,4 @@
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{Measurement, Path, Prediction, RampReport, Request};
 
 /// Published figures of a step of a scenario.

@@ -1,7 +1,4 @@
-use fullpipe_units::{BitRate, Ratio, Span, median};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{RttMethod, RttReport, RttStats};
 
 /// One echo request during a load.

@@ -1,8 +1,6 @@
 //! The table of legal verdicts: every limit with its causes and where each sits.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{At, Limit};
 
 /// Why the limit is what it is: the closed list of causes.

@@ -33,6 +33,7 @@ mod path;
 mod path_status;
 mod placement;
 mod prediction;
+mod prelude;
 mod programs;
 mod progress;
 mod ramp;
@@ -78,7 +79,7 @@ pub use effects::{
     Codel, Distribution, Edit, Effects, Jitter, LossPattern, NarrowLink, Opportunities, PathChange,
     PathStep, Policer, Queueing, Reordering, TooBig,
 };
-pub use effects_text::path_rate;
+pub use effects_text::{path_mtu, path_rate};
 pub use event::{Event, EventLine};
 pub use evidence::Evidence;
 pub use experiment::{Experiment, Proof, Undone};

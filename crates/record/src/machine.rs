@@ -1,8 +1,5 @@
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::StorageUse;
+use crate::prelude::*;
 
 /// Load on the CPUs, the network interface and the file of one endpoint during a test.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +36,7 @@ pub struct CpuSample {
     pub waited: Option<Span>,
     /// Time for which the thread of the process that rested least ran or was ready to run: the sum
     /// over the intervals between samples of that of the busiest thread in each. `None` if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub awake: Option<Span>,
     /// Time for which CPU quotas kept the process from running, summed over all CPUs and over the
     /// control groups around the process that have a quota (`throttled_usec` in `cpu.stat`, or

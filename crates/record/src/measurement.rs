@@ -1,10 +1,7 @@
 use std::iter::Sum;
 use std::net::{IpAddr, SocketAddr};
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{
     CpuSample, DeviceReport, EchoReport, HostSettings, Inflation, MAX_SAMPLES, NetworkStack,
     OwnCapture, Placement, Request, ResolvedRequest, Responsiveness, RouteReport, RpmReport,
@@ -75,7 +72,7 @@ pub struct RunTotals {
     /// control connection's included: those that left this end, retransmitted ones too
     /// (`tcpi_bytes_sent`, Linux 4.19), or those that arrived at an end that only receives. `None`
     /// where the kernel does not count them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub carried: Option<ByteCount>,
 }
 
@@ -113,7 +110,7 @@ pub struct SocketReadback {
     #[serde(default)]
     pub remote: String,
     /// The other end's handshake segment, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Handshake>,
     /// SYN probes with a limited TTL, as routers quoted them, nearest first; they are sent where
     /// the connection shows that something on the way changed its own.
@@ -159,7 +156,7 @@ pub struct Http2Wait {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EndReport {
     /// Identity of its host, where it is stated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostIdentity>,
     /// Settings, where they are known.
     pub settings: Option<HostSettings>,
@@ -171,32 +168,32 @@ pub struct EndReport {
     pub samples: Vec<Sample>,
     /// The rule by which `samples` were thinned; `None` in records of schema 1, and of an end
     /// without samples.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub thinning: Option<Thinning>,
     /// Congestion control of its data sockets, of an end that does not report the sockets
     /// themselves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
     /// Output of this end about the test, where it was requested: text, or one JSON object.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// The file that this end read to send it, or wrote from arriving data.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageUse>,
     /// Counters of its processors, by time; empty where it did not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processors: Vec<CpuSample>,
     /// The device through which its data packets went, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceReport>,
     /// Drops and memory of the network stack of its host, where they are known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkStack>,
     /// Placement of its data threads near its network device, where that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<Placement>,
     /// The wait of this end for windows of HTTP/2, where it sent by that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub http2_wait: Option<Http2Wait>,
     /// Requests to this end that could not be carried out as asked, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -207,7 +204,7 @@ pub struct EndReport {
     /// Up to when this was reported, since the data began to flow, of an end that did not report
     /// the whole: what it said while data flowed, a snapshot of its streams now and then, is then
     /// all that there is. Not set where it reported the whole.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Span>,
 }
 
@@ -489,10 +486,10 @@ pub struct RttReport {
     #[serde(default)]
     pub responsiveness: Option<Responsiveness>,
     /// Responsiveness by requests under load, where that was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rpm: Option<RpmReport>,
     /// The flow of its own on which they were taken, if there was one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub echoes: Option<EchoReport>,
 }
 
@@ -643,7 +640,7 @@ pub struct Measurement {
     pub started: String,
     /// Time that it took to open the data connections of a test, from the first packet of the first
     /// one until all could carry data; `None` where one is watched that others opened.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub setup: Option<Span>,
     /// The other end.
     pub peer: Peer,
@@ -669,25 +666,25 @@ pub struct Measurement {
     /// Round-trip times.
     pub rtt: RttReport,
     /// The way to the other end, where it was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<RouteReport>,
     /// Totals; of the upload where data goes both ways.
     pub summary: Summary,
     /// Totals of the download, where data goes both ways.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reverse: Option<Summary>,
     /// The limit.
     pub limit: Option<Verdict>,
     /// The capture of the test, where one was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<Box<OwnCapture>>,
     /// True if the user cut it short; what there is was kept.
     pub interrupted: bool,
     /// What ended a test that was to end once its result is sure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub until_sure: Option<Box<UntilSure>>,
     /// Why it broke off, if it did. Received then is what the sender knows to have arrived.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<String>,
     /// Warnings for the user.
     pub warnings: Vec<String>,

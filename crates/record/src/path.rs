@@ -1,7 +1,4 @@
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{Edit, Effects, TooBig};
 
 /// At which layer a path's rate counts bytes.

@@ -1,6 +1,4 @@
-use fullpipe_units::{BitRate, ByteCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 
 /// Counters of an emulated path over an interval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,6 +1,4 @@
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 
 /// The limits of a transfer: the closed list of verdict kinds.
 #[derive(

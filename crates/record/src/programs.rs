@@ -1,7 +1,4 @@
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{HostSettings, Limit, Path, Validity, Verdict};
 
 /// Programs that moved the same file from one host to another, side by side.
@@ -62,7 +59,7 @@ pub struct ProgramPrediction {
     pub rate: BitRate,
     /// Rates between which four fifths of simulated transfers of this size lie; `None` where
     /// nothing falls to chance.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<[BitRate; 2]>,
     /// The limit that sets it.
     pub limit: Limit,
@@ -81,7 +78,7 @@ pub struct ProgramRow {
     pub predicted: Option<BitRate>,
     /// Rates between which four fifths of simulated transfers lie; `None` where nothing falls to
     /// chance.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted_range: Option<[BitRate; 2]>,
     /// The limit that the prediction names.
     pub predicted_limit: Option<Limit>,

@@ -1,5 +1,4 @@
-use fullpipe_units::{BitRate, ByteCount, Span};
-
+use crate::prelude::*;
 use crate::{Sample, Steady, samples_by_stream};
 
 /// Samples of different streams that lie closer together than this are one snapshot.

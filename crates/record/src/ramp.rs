@@ -1,7 +1,4 @@
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{Measurement, RttStats, Transport};
 
 /// Response of a path to one load.
@@ -17,7 +14,7 @@ pub struct RampStep {
     /// unknown where the sender does not state it.
     pub loss: Option<Ratio>,
     /// Why its test broke off, if it did: the rest is then of the time before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<String>,
 }
 

@@ -2,11 +2,8 @@
 
 use std::net::SocketAddr;
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::TcpInfo;
+use crate::prelude::*;
 
 /// A connection that a relay carried from a client to a target, and that is over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -119,7 +116,7 @@ pub struct RelayStretch {
     pub retransmitted: Option<SegCount>,
     /// Share of packets that were lost without a queue, if that is so. This host has used BBR
     /// since, if its kernel permits it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<Ratio>,
     /// Time during which data was on its way.
     pub busy: Span,

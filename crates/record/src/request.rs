@@ -2,11 +2,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-use fullpipe_units::{BitRate, ByteCount, Span, parse_quantity};
+use fullpipe_units::parse_quantity;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{Direction, HostSettings};
 
 /// A request for a socket's buffers.

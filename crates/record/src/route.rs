@@ -1,6 +1,4 @@
-use fullpipe_units::{ByteCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 
 /// The kind of the probes of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,7 +37,7 @@ pub struct Hop {
     /// answer when they have time for it, and many only so often.
     pub rtts: Vec<Span>,
     /// Why it forwards nothing to the target, if it says so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
 }
 
@@ -59,7 +57,7 @@ pub struct RouteMtu {
     /// the way drops large ones and does not say so.
     pub answered: bool,
     /// The router that said that no more passes; `None` where it is this host's own device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reported_by: Option<String>,
 }
 
@@ -75,6 +73,6 @@ pub struct RouteReport {
     /// True if the target itself answered, as the last hop.
     pub reached: bool,
     /// MTU of the whole route; `None` if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<RouteMtu>,
 }

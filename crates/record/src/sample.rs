@@ -1,8 +1,6 @@
 use std::collections::BTreeMap;
 
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use crate::prelude::*;
 
 /// Retransmission timeouts in a row, at least, of a connection that is silent. Its last
 /// acknowledgement may be long ago although data has only just been sent.

@@ -1,10 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use fullpipe_units::{BitRate, ByteCount, SegCount};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{At, Buffer, Request};
 
 /// Version of a Linux kernel. The rules that turn buffers into windows differ between versions.
@@ -91,7 +88,7 @@ pub struct HostSettings {
     /// Running kernel.
     pub kernel: KernelVersion,
     /// Name of a system that is not Linux; then `kernel` says nothing, and buffers count payload.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// `net.ipv4.tcp_rmem`.
     pub tcp_rmem: BufferTriple,

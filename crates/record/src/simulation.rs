@@ -1,7 +1,4 @@
-use fullpipe_units::{BitRate, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{Candidate, HostSettings, Path, Request};
 
 /// Rates of a transfer with several seeds.
@@ -34,7 +31,7 @@ pub struct SimulatedTransfer {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id: String,
     /// Name of the transfer: the step of a scenario, or the change of a what-if question.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The path.
     pub path: Path,
@@ -83,7 +80,7 @@ pub struct MeasuredTransfer {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhatIfReport {
     /// Name of the measurement, where a document has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The path: the emulated one, or what was stated and inferred.
     pub path: Path,

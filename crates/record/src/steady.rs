@@ -1,5 +1,4 @@
-use fullpipe_units::{BitRate, Span, median};
-
+use crate::prelude::*;
 use crate::{Sample, Steady, TransferProgress};
 
 /// Fewer snapshots than this show no course.

@@ -1,8 +1,5 @@
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::Basis;
+use crate::prelude::*;
 
 /// How sure a test must be of its result to end before its time is over.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]

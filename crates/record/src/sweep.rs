@@ -1,9 +1,6 @@
 use std::fmt;
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::ramp::is_longer;
 use crate::{DailyHours, Direction, Measurement};
 
@@ -152,11 +149,11 @@ pub struct SweepRun {
     pub together: Option<Ratio>,
     /// Load over time, the kernel's round-trip time and the processors; `None` where they were not
     /// recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<SweepLoad>,
     /// The device that carried its data, with other traffic before and during the run; `None` where
     /// it is not counted, as in virtual time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<SweepDevice>,
     /// The reasons why the run does not count, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -329,13 +326,13 @@ pub struct SweepPlan {
     #[serde(default)]
     pub direction: Direction,
     /// Hours of each day in which runs begin; all if not set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hours: Option<DailyHours>,
     /// Rates that are predicted for all settings: all windows with the fewest streams first. Empty
     /// where the capacity of the path is not known.
     pub predicted: Vec<BitRate>,
     /// Cost in the end, forecast before the first run; `None` where no rates are predicted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub forecast: Option<SweepForecast>,
 }
 

@@ -1,10 +1,7 @@
 //! Fewer samples by a stated rule, so that no record is unboundedly large.
 
-use fullpipe_units::Span;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::Sample;
+use crate::prelude::*;
 
 /// Samples of one end that a record keeps: about 3.5 MB of compact JSON.
 pub const MAX_SAMPLES: usize = 2_000;

@@ -1,10 +1,7 @@
 use std::net::SocketAddr;
 
-use fullpipe_units::{Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
 use crate::Sample;
+use crate::prelude::*;
 
 /// Account of the time of a command, or of a process while it was watched. Each moment is booked
 /// once, so that the parts add up to `whole`; where several connections show different uses of a

@@ -1,9 +1,6 @@
 //! The record of an emulated path, which a capture of both its ends can be compared with.
 
-use fullpipe_units::{BitRate, ByteCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{ChangedField, Edit, Path};
 
 /// Effects of an emulated path on the packets of a capture, as the path itself recorded them.
@@ -55,10 +52,10 @@ pub struct PacketTruth {
     pub fate: Fate,
     /// Bytes that waited or were being sent when it was dropped or marked, as the framing of the
     /// path counts them; with CoDel, those of its queue alone that waited.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<ByteCount>,
     /// TCP header of the packet; `None` of other protocols.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub segment: Option<SegmentTruth>,
 }
 

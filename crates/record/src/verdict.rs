@@ -1,9 +1,6 @@
 use std::collections::BTreeMap;
 
-use fullpipe_units::{BitRate, Ratio, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{Cause, Change, LegalVerdict, Limit, TransferTimeShare};
 
 /// The end, or the part of the path, that has the limit.
@@ -58,10 +55,10 @@ pub struct RunnerUp {
     /// The limit.
     pub kind: Limit,
     /// The rate that it would allow, where it is close by its ceiling.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bits_per_second: Option<BitRate>,
     /// Share of the transfer's time in which it held, where it is close by that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Ratio>,
 }
 
@@ -115,7 +112,7 @@ pub struct Verdict {
     pub ceilings: BTreeMap<Limit, BitRate>,
     /// The limit that is as good as this one, by a ceiling within a tenth of it or by the time in
     /// which it held.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub runner_up: Option<RunnerUp>,
     /// The figures that decided, by name.
     pub evidence: BTreeMap<String, String>,
@@ -133,10 +130,10 @@ pub struct Verdict {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Candidate>,
     /// The figures that would show which of the candidates is right.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub would_distinguish: Option<String>,
     /// Figures that the view of the other end would add, where it is missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub other_end_would_show: Option<String>,
 }
 
@@ -158,10 +155,18 @@ impl Verdict {
         self.kind == kind || self.candidates.iter().any(|one| one.kind == kind)
     }
 
+    /// Returns limit, cause and end alone.
+    pub fn as_candidate(&self) -> Candidate {
+        Candidate {
+            kind: self.kind,
+            cause: self.cause,
+            at: self.at,
+        }
+    }
+
     /// Returns kind and cause as `loss/policer`; the kind alone where they do not belong together.
     pub fn name(&self) -> &'static str {
-        self.legal_verdict()
-            .map_or(self.kind.name(), LegalVerdict::name)
+        self.as_candidate().name()
     }
 }
 
@@ -284,10 +289,10 @@ pub struct Remedy {
     pub predicted: Option<Forecast>,
     /// The predicted round-trip time under load, for everyone on the link, where there is a
     /// prediction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt: Option<RttForecast>,
     /// The time of the whole command, where one was watched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub command_time: Option<CommandTimeForecast>,
     /// Why it should help.
     pub why: String,

@@ -1,9 +1,6 @@
 //! Sixteen variables of Web100 (RFC 4898), from Linux's `TCP_INFO`.
 
-use fullpipe_units::{ByteCount, SegCount, Span};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
+use crate::prelude::*;
 use crate::{CongestionState, Sample, TcpInfo};
 
 /// Variables of Web100 by their names, of a connection at the end that sends. Times are in seconds.

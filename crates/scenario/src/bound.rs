@@ -5,7 +5,7 @@ use fullpipe_units::{BitRate, Ratio};
 use serde::de::DeserializeOwned;
 use serde::de::value::StrDeserializer;
 
-use crate::key::{Key, parse_quantity, require_valid};
+use crate::key::{Key, keys, parse_quantity, require_valid};
 
 /// A bound on measured ÷ predicted.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,17 +70,11 @@ pub enum ExpectedRatio {
 }
 
 /// The keys of `kernel_model = { … }` and `textbook = { … }`.
-pub(crate) const BOUND_KEYS: &[Key<Option<AccuracyBound>>] = &[
-    Key::new("within", |bound, text| {
-        set_once(bound, AccuracyBound::Within(positive_ratio(text)?))
-    }),
-    Key::new("at_least", |bound, text| {
-        set_once(bound, AccuracyBound::AtLeast(positive_ratio(text)?))
-    }),
-    Key::new("at_most", |bound, text| {
-        set_once(bound, AccuracyBound::AtMost(positive_ratio(text)?))
-    }),
-];
+pub(crate) const BOUND_KEYS: &[Key<Option<AccuracyBound>>] = keys! { |bound, text|
+    "within" => set_once(bound, AccuracyBound::Within(positive_ratio(text)?))?,
+    "at_least" => set_once(bound, AccuracyBound::AtLeast(positive_ratio(text)?))?,
+    "at_most" => set_once(bound, AccuracyBound::AtMost(positive_ratio(text)?))?,
+};
 
 /// A ratio above zero.
 pub(crate) fn positive_ratio(text: &str) -> Result<Ratio, String> {

@@ -1,8 +1,11 @@
-use fullpipe_record::{Published, Request};
+use fullpipe_record::{Buffer, Published, Request};
 use fullpipe_units::{BitRate, Span};
 
-use crate::key::{Key, parse_quantity, require_valid};
-use crate::step::{LoadKeys, offered_rate};
+use crate::key::{Key, buffer_size, keys, parse_within};
+use crate::step::{
+    congestion_control, offered_rate, read_length, read_streams, read_transport, read_window,
+    set_buffer_once,
+};
 
 /// A load that runs during that of a step, in the same direction, and ends with it.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,39 +32,19 @@ pub enum LoadStart {
 }
 
 /// The keys of `[[step.cross_traffic]]` but for what was published.
-pub(crate) const CROSS_TRAFFIC_KEYS: &[Key<CrossTraffic>] = &[
-    Key::new("transport", |cross_traffic, text| {
-        cross_traffic.request.set_transport(text)
-    }),
-    Key::new("window", |cross_traffic, text| {
-        cross_traffic.request.set_window(text)
-    }),
-    Key::new("buffer", |cross_traffic, text| {
-        cross_traffic.request.set_buffer(text)
-    }),
-    Key::new("streams", |cross_traffic, text| {
-        cross_traffic.request.set_streams(text)
-    }),
-    Key::new("rate", CrossTraffic::set_rate),
-    Key::new("length", |cross_traffic, text| {
-        cross_traffic.request.set_length(text)
-    }),
-    Key::new("congestion", |cross_traffic, text| {
-        cross_traffic.request.set_congestion(text)
-    }),
-    Key::new("before", |cross_traffic, text| {
-        cross_traffic.set_start(text, LoadStart::Before)
-    }),
-    Key::new("after", |cross_traffic, text| {
-        cross_traffic.set_start(text, LoadStart::After)
-    }),
-    Key::new("on", |cross_traffic, text| {
-        cross_traffic.set_phase(text, |(on, _), time| *on = time)
-    }),
-    Key::new("off", |cross_traffic, text| {
-        cross_traffic.set_phase(text, |(_, off), time| *off = time)
-    }),
-];
+pub(crate) const CROSS_TRAFFIC_KEYS: &[Key<CrossTraffic>] = keys! { |load, text|
+    "transport" => load.request.transport = read_transport(text)?,
+    "window" => set_buffer_once(&mut load.request, Buffer::Window(read_window(text)?))?,
+    "buffer" => set_buffer_once(&mut load.request, Buffer::Request(buffer_size(text)?))?,
+    "streams" => load.request.streams = read_streams(text)?,
+    "rate" => load.set_rate(text)?,
+    "length" => load.request.block = read_length(text)?,
+    "congestion" => load.request.congestion = Some(congestion_control(text)?),
+    "before" => load.set_start(text, LoadStart::Before)?,
+    "after" => load.set_start(text, LoadStart::After)?,
+    "on" => load.phases().0 = read_phase(text)?,
+    "off" => load.phases().1 = read_phase(text)?,
+};
 
 /// The start of a load of which nothing is said.
 const AT_ONCE: LoadStart = LoadStart::Before(Span::ZERO);
@@ -102,31 +85,17 @@ impl CrossTraffic {
         if self.starts != AT_ONCE {
             return Err("write before or after, not both".to_owned());
         }
-        let time = parse_quantity(text)?;
-        let valid = (Span::from_nanos(1)..=MAX_TIME).contains(&time);
-        self.starts = starts(require_valid(
-            time,
-            valid,
+        self.starts = starts(parse_within(
             text,
+            Span::from_nanos(1)..=MAX_TIME,
             "a start",
             "it must be above 0 and at most 10 minutes",
         )?);
         Ok(())
     }
 
-    fn set_phase(&mut self, text: &str, set: fn(&mut (Span, Span), Span)) -> Result<(), String> {
-        let time = parse_quantity(text)?;
-        // A phase is a measurement of its own, which takes some round trips to set up.
-        let valid = (MIN_PHASE..=MAX_TIME).contains(&time);
-        let time = require_valid(
-            time,
-            valid,
-            text,
-            "a phase",
-            "it must be from 500ms to 10 minutes",
-        )?;
-        set(self.on_off.get_or_insert((Span::ZERO, Span::ZERO)), time);
-        Ok(())
+    fn phases(&mut self) -> &mut (Span, Span) {
+        self.on_off.get_or_insert((Span::ZERO, Span::ZERO))
     }
 
     /// Returns the key that is missing next to another, if one is.
@@ -137,6 +106,16 @@ impl CrossTraffic {
             _ => None,
         }
     }
+}
+
+/// A phase is a measurement of its own, which takes some round trips to set up.
+fn read_phase(text: &str) -> Result<Span, String> {
+    parse_within(
+        text,
+        MIN_PHASE..=MAX_TIME,
+        "a phase",
+        "it must be from 500ms to 10 minutes",
+    )
 }
 
 const MIN_PHASE: Span = Span::from_millis(500);

@@ -4,7 +4,7 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::bound::positive_ratio;
-use crate::key::{parse_quantity, require_valid};
+use crate::key::parse_within;
 use crate::path::path_loss;
 use crate::scenario::read_words;
 use crate::section::{FileSection, FileSource};
@@ -253,11 +253,9 @@ fn read_list<V>(
 }
 
 fn read_rtt(text: &str) -> Result<Span, String> {
-    let rtt = parse_quantity(text)?;
-    require_valid(
-        rtt,
-        rtt > Span::ZERO,
+    parse_within(
         text,
+        Span::from_nanos(1)..,
         "a round-trip time",
         "it must be above 0",
     )

@@ -1,28 +1,15 @@
 use fullpipe_record::Change;
 
-use crate::key::{Key, buffer_size};
+use crate::key::{Key, buffer_size, keys};
 
 /// The keys of `[sender]`, `[receiver]` and `[relay]`, and of `--sender` and `--receiver`: sysctls
 /// by their names.
-pub(crate) const HOST_KEYS: &[Key<Vec<Change>>] = &[
-    Key::new("tcp_rmem", |changes, text| {
-        push_change(changes, buffer_size(text).map(Change::TcpRmemMax))
-    }),
-    Key::new("tcp_wmem", |changes, text| {
-        push_change(changes, buffer_size(text).map(Change::TcpWmemMax))
-    }),
-    Key::new("tcp_window_scaling", |changes, text| {
-        push_change(changes, read_switch(text).map(Change::WindowScaling))
-    }),
-    Key::new("tcp_moderate_rcvbuf", |changes, text| {
-        push_change(changes, read_switch(text).map(Change::ModerateRcvbuf))
-    }),
-];
-
-fn push_change(changes: &mut Vec<Change>, change: Result<Change, String>) -> Result<(), String> {
-    changes.push(change?);
-    Ok(())
-}
+pub(crate) const HOST_KEYS: &[Key<Vec<Change>>] = keys! { |changes, text|
+    "tcp_rmem" => changes.push(Change::TcpRmemMax(buffer_size(text)?)),
+    "tcp_wmem" => changes.push(Change::TcpWmemMax(buffer_size(text)?)),
+    "tcp_window_scaling" => changes.push(Change::WindowScaling(read_switch(text)?)),
+    "tcp_moderate_rcvbuf" => changes.push(Change::ModerateRcvbuf(read_switch(text)?)),
+};
 
 /// A switch, as sysctl, TOML or a person writes it.
 pub(crate) fn read_switch(text: &str) -> Result<bool, String> {

@@ -1,5 +1,5 @@
 use fullpipe_units::ByteCount;
-pub(crate) use fullpipe_units::{parse_quantity, require_valid};
+pub(crate) use fullpipe_units::{parse_quantity, parse_within, require_valid};
 
 /// A key of a file or a flag whose setter is a plain function.
 pub(crate) type Key<T> = NamedSetter<fn(&mut T, &str) -> Result<(), String>>;
@@ -20,6 +20,18 @@ impl<S> NamedSetter<S> {
         Self { name, set }
     }
 }
+
+/// Makes keys, each of its name and of what sets the value that a text stands for.
+macro_rules! keys {
+    (|$target:ident, $text:ident| $($name:literal => $set:expr,)+) => {
+        &[$($crate::key::Key::new($name, |$target, $text| {
+            $set;
+            Ok(())
+        })),+]
+    };
+}
+
+pub(crate) use keys;
 
 impl<T> TableKey<T> {
     pub(crate) fn boxed(
@@ -52,12 +64,9 @@ pub(crate) fn find_key<'k, S>(
 /// Reads a size that the kernel takes for a socket's buffer: a positive `int` (`setsockopt(2)`,
 /// `proc_dointvec_minmax`).
 pub(crate) fn buffer_size(text: &str) -> Result<ByteCount, String> {
-    let size: ByteCount = parse_quantity(text)?;
-    let valid = (1..=i32::MAX as u64).contains(&size.get());
-    require_valid(
-        size,
-        valid,
+    parse_within(
         text,
+        ByteCount::new(1)..=ByteCount::new(i32::MAX as u64),
         "the size of a buffer",
         "it must be above 0 and below 2 GiB",
     )

@@ -3,12 +3,12 @@ use std::sync::LazyLock;
 
 use fullpipe_record::{
     Effects, Encapsulation, Framing, IMPAIRMENTS, IpVersion, LossPattern, Path, PathChange,
-    PathDirection, Segmentation, path_rate,
+    PathDirection, Segmentation, path_mtu, path_rate,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, parse_quantity, require_valid};
+use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, parse_within};
 
 use crate::FlagError;
-use crate::key::TableKey;
+use crate::key::{Key, TableKey, keys};
 use crate::trace;
 
 /// The stretches of a path, from the sender to the receiver: to the near relay, between the relays,
@@ -97,23 +97,32 @@ pub(crate) static PATH_KEYS: LazyLock<Vec<TableKey<PathSpec>>> = LazyLock::new(|
 
 /// The keys of `[path.forward]` and `[path.reverse]`.
 pub(crate) static DIRECTION_KEYS: LazyLock<Vec<TableKey<DirectionSpec>>> = LazyLock::new(|| {
-    iter::once(TableKey::boxed("delay", DirectionSpec::set_delay))
+    let delay = |direction: &mut DirectionSpec, text: &str| {
+        direction.delay = Some(up_to_an_hour(text, "the delay of a path")?);
+        Ok(())
+    };
+    iter::once(TableKey::boxed("delay", delay))
         .chain(direction_keys())
         .collect()
 });
 
+/// The keys of a direction that also set both, but for those of [`IMPAIRMENTS`].
+const OWN_KEYS: &[Key<DirectionSpec>] = keys! { |direction, text|
+    "rate" => direction.rate = Some(path_rate(text)?),
+    "queue" => direction.queue = Some(QueueSize::read(text)?),
+    "loss" => direction.set_loss(text)?,
+    "mtu" => direction.mtu = path_mtu(text)?,
+    "framing" => direction.framing = read_framing(text)?,
+    "trace" => direction.trace = Some(TraceFile::read(text)?),
+};
+
 /// Returns the keys of a direction that also set both: its own, and those of [`IMPAIRMENTS`].
 fn direction_keys() -> impl Iterator<Item = TableKey<DirectionSpec>> {
-    let own = [
-        TableKey::boxed("rate", DirectionSpec::set_rate),
-        TableKey::boxed("queue", DirectionSpec::set_queue),
-        TableKey::boxed("loss", DirectionSpec::set_loss),
-        TableKey::boxed("mtu", DirectionSpec::set_mtu),
-        TableKey::boxed("framing", DirectionSpec::set_framing),
-        TableKey::boxed("trace", DirectionSpec::set_trace),
-    ];
+    let own = OWN_KEYS
+        .iter()
+        .map(|key| TableKey::boxed(key.name, key.set));
     let impairments = IMPAIRMENTS.iter().flat_map(|impairment| impairment.keys);
-    own.into_iter().chain(impairments.map(|key| {
+    own.chain(impairments.map(|key| {
         TableKey::boxed(key.name, |direction: &mut DirectionSpec, text| {
             (key.set)(&mut direction.effects, text)
         })
@@ -331,24 +340,6 @@ impl DirectionSpec {
         Ok(Some(bytes))
     }
 
-    fn set_rate(&mut self, text: &str) -> Result<(), String> {
-        self.rate = Some(path_rate(text)?);
-        Ok(())
-    }
-
-    fn set_delay(&mut self, text: &str) -> Result<(), String> {
-        self.delay = Some(up_to_an_hour(text, "the delay of a path")?);
-        Ok(())
-    }
-
-    fn set_queue(&mut self, text: &str) -> Result<(), String> {
-        let queue = QueueSize::read(text);
-        self.queue = Some(queue.ok_or_else(|| {
-            format!("\"{text}\" is not a queue: write for example 1bdp, 64KiB, 100packets or 20ms")
-        })?);
-        Ok(())
-    }
-
     fn set_loss(&mut self, text: &str) -> Result<(), String> {
         if text.contains(char::is_whitespace) {
             let pattern: LossPattern = text.parse()?;
@@ -359,39 +350,27 @@ impl DirectionSpec {
         self.effects.losses = None;
         Ok(())
     }
+}
 
-    fn set_mtu(&mut self, text: &str) -> Result<(), String> {
-        let mtu: ByteCount = parse_quantity(text)?;
-        // RFC 791: every host forwards 68 B; the length field ends at 65 535.
-        let valid = (68..=65_535).contains(&mtu.get());
-        self.mtu = require_valid(mtu, valid, text, "an MTU", "it must be from 68 to 65535 B")?;
-        Ok(())
-    }
-
-    fn set_framing(&mut self, text: &str) -> Result<(), String> {
-        self.framing = match text {
-            "ethernet" => Framing::Ethernet,
-            "ip" => Framing::Ip,
-            _ => return Err(format!("\"{text}\" is not a framing: write ethernet or ip")),
-        };
-        Ok(())
-    }
-
-    fn set_trace(&mut self, text: &str) -> Result<(), String> {
-        self.trace = Some(match text.split_once(char::is_whitespace) {
-            Some(("mahimahi", file)) => TraceFile::Mahimahi(file.trim().to_owned()),
-            Some(("rates", file)) => TraceFile::Rates(file.trim().to_owned()),
-            _ => {
-                return Err(format!(
-                    "\"{text}\" is not a trace: write mahimahi FILE or rates FILE"
-                ));
-            }
-        });
-        Ok(())
+fn read_framing(text: &str) -> Result<Framing, String> {
+    match text {
+        "ethernet" => Ok(Framing::Ethernet),
+        "ip" => Ok(Framing::Ip),
+        _ => Err(format!("\"{text}\" is not a framing: write ethernet or ip")),
     }
 }
 
 impl TraceFile {
+    fn read(text: &str) -> Result<Self, String> {
+        match text.split_once(char::is_whitespace) {
+            Some(("mahimahi", file)) => Ok(Self::Mahimahi(file.trim().to_owned())),
+            Some(("rates", file)) => Ok(Self::Rates(file.trim().to_owned())),
+            _ => Err(format!(
+                "\"{text}\" is not a trace: write mahimahi FILE or rates FILE"
+            )),
+        }
+    }
+
     /// Reads the file into `effects`; changes of other things than the rate stay.
     fn read_effects(&self, files: ReadFile<'_>, effects: &mut Effects) -> Result<(), String> {
         let (Self::Mahimahi(file) | Self::Rates(file)) = self;
@@ -414,11 +393,9 @@ impl TraceFile {
 
 /// Reads the loss of a path: below one.
 pub(crate) fn path_loss(text: &str) -> Result<Ratio, String> {
-    let loss = parse_quantity(text)?;
-    require_valid(
-        loss,
-        loss < Ratio::ONE,
+    parse_within(
         text,
+        ..Ratio::ONE,
         "the loss of a path",
         "it must be below 100 %",
     )
@@ -426,11 +403,9 @@ pub(crate) fn path_loss(text: &str) -> Result<Ratio, String> {
 
 /// Reads a time that a packet takes at most: to Mars and back it is less than an hour.
 fn up_to_an_hour(text: &str, what: &str) -> Result<Span, String> {
-    let time: Span = parse_quantity(text)?;
-    require_valid(
-        time,
-        time <= Span::from_secs(3600),
+    parse_within(
         text,
+        ..=Span::from_secs(3600),
         what,
         "it must be at most an hour",
     )
@@ -442,7 +417,13 @@ pub(crate) fn no_files(_: &str) -> Result<String, String> {
 }
 
 impl QueueSize {
-    fn read(text: &str) -> Option<Self> {
+    fn read(text: &str) -> Result<Self, String> {
+        Self::from_text(text).ok_or_else(|| {
+            format!("\"{text}\" is not a queue: write for example 1bdp, 64KiB, 100packets or 20ms")
+        })
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
         let [times, packets] = [["bdp", "BDP"], ["packets", "packet"]].map(|units| {
             let mut units = units.iter();
             units

@@ -5,7 +5,7 @@ use fullpipe_record::{
 use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
 use crate::host::read_switch;
-use crate::key::{Key, buffer_size, parse_quantity, require_valid};
+use crate::key::{Key, buffer_size, keys, parse_quantity, parse_within, require_valid};
 use crate::path::Stretches;
 use crate::{CrossTraffic, StepBounds};
 
@@ -48,85 +48,52 @@ pub struct StepRamp {
 }
 
 /// The keys of `[[step]]` but for its name, its sections and its bounds.
-pub(crate) const STEP_KEYS: &[Key<ScenarioStep>] = &[
-    Key::new("transport", |step, text| step.request.set_transport(text)),
-    Key::new("window", |step, text| step.request.set_window(text)),
-    Key::new("buffer", |step, text| step.request.set_buffer(text)),
-    Key::new("sndbuf", |step, text| {
-        step.stated_load().sndbuf = Some(buffer_size(text)?);
-        Ok(())
-    }),
-    Key::new("rcvbuf", |step, text| {
-        step.stated_load().rcvbuf = Some(buffer_size(text)?);
-        Ok(())
-    }),
-    Key::new("app_window", ScenarioStep::set_app_window),
-    Key::new("requests", ScenarioStep::set_app_window),
-    Key::new("request_size", |step, text| {
-        step.set_app_window(&format!("1x{text}"))
-    }),
-    Key::new("pause", |step, text| {
-        step.stated_load().pause = Some(parse_quantity(text)?);
-        Ok(())
-    }),
-    Key::new("read_rate", |step, text| {
-        step.stated_load().read_rate = Some(offered_rate(text)?);
-        Ok(())
-    }),
-    Key::new("fq_rate", |step, text| {
-        step.request.pacing = Some(offered_rate(text)?);
-        Ok(())
-    }),
-    Key::new("blocking", |step, text| {
-        let is_blocking = read_switch(text)?;
-        step.request.writer = if is_blocking {
-            Writer::Blocking
-        } else {
-            Writer::Retrying
-        };
-        Ok(())
-    }),
-    Key::new("streams", |step, text| step.request.set_streams(text)),
-    Key::new("rate", ScenarioStep::set_rate),
-    Key::new("length", |step, text| step.request.set_length(text)),
-    Key::new("congestion", |step, text| step.request.set_congestion(text)),
-    Key::new("duration", ScenarioStep::set_duration),
-    Key::new("omit", ScenarioStep::set_omit),
-    Key::new("direction", ScenarioStep::set_direction),
-    Key::new("relays", |step, text| {
-        read_switch(text).map(|on| step.relays = on)
-    }),
-];
+pub(crate) const STEP_KEYS: &[Key<ScenarioStep>] = keys! { |step, text|
+    "transport" => step.request.transport = read_transport(text)?,
+    "window" => set_buffer_once(&mut step.request, Buffer::Window(read_window(text)?))?,
+    "buffer" => set_buffer_once(&mut step.request, Buffer::Request(buffer_size(text)?))?,
+    "sndbuf" => step.stated_load().sndbuf = Some(buffer_size(text)?),
+    "rcvbuf" => step.stated_load().rcvbuf = Some(buffer_size(text)?),
+    "app_window" => step.set_app_window(text)?,
+    "requests" => step.set_app_window(text)?,
+    "request_size" => step.set_app_window(&format!("1x{text}"))?,
+    "pause" => step.stated_load().pause = Some(parse_quantity(text)?),
+    "read_rate" => step.stated_load().read_rate = Some(offered_rate(text)?),
+    "fq_rate" => step.request.pacing = Some(offered_rate(text)?),
+    "blocking" => step.request.writer = if read_switch(text)? {
+        Writer::Blocking
+    } else {
+        Writer::Retrying
+    },
+    "streams" => step.request.streams = read_streams(text)?,
+    "rate" => step.request.rate = Some(offered_rate(text)?),
+    "length" => step.request.block = read_length(text)?,
+    "congestion" => step.request.congestion = Some(congestion_control(text)?),
+    "duration" => step.request.duration = read_duration(text)?,
+    // iperf3's own limit (MAX_OMIT_TIME).
+    "omit" => step.request.omit =
+        parse_within(text, ..=Span::from_secs(600), "a time to omit", "600s is the most")?,
+    "direction" => step.request.direction = read_direction(text)?,
+    "relays" => step.relays = read_switch(text)?,
+};
 
 /// The keys of `published = { … }`.
-pub(crate) const PUBLISHED_KEYS: &[Key<Published>] = &[
-    Key::new("rate", |published, text| {
-        parse_quantity(text).map(|rate| published.rate = Some(rate))
-    }),
-    Key::new("loss", |published, text| {
-        parse_quantity(text).map(|loss| published.loss = Some(loss))
-    }),
-    Key::new("jitter", |published, text| {
-        parse_quantity(text).map(|jitter| published.jitter = Some(jitter))
-    }),
-    Key::new("reordered", |published, text| {
-        read_count(text).map(|count| published.reordered = Some(count))
-    }),
-];
+pub(crate) const PUBLISHED_KEYS: &[Key<Published>] = keys! { |published, text|
+    "rate" => published.rate = Some(parse_quantity(text)?),
+    "loss" => published.loss = Some(parse_quantity(text)?),
+    "jitter" => published.jitter = Some(parse_quantity(text)?),
+    "reordered" => published.reordered = Some(read_count(text)?),
+};
 
 /// The keys of `ramp = { … }`.
-pub(crate) const RAMP_KEYS: &[Key<StepRamp>] = &[
-    Key::new("from", |ramp, text| {
-        parse_quantity(text).map(|share| ramp.from = share)
-    }),
-    Key::new("to", |ramp, text| {
-        parse_quantity(text).map(|share| ramp.to = share)
-    }),
-    Key::new("loads", StepRamp::set_loads),
-];
+pub(crate) const RAMP_KEYS: &[Key<StepRamp>] = keys! { |ramp, text|
+    "from" => ramp.from = parse_quantity(text)?,
+    "to" => ramp.to = parse_quantity(text)?,
+    "loads" => ramp.loads = read_loads(text)?,
+};
 
 /// The largest window that TCP can advertise: 65 535 shifted by 14 (RFC 7323, section 2.3).
-const MAX_WINDOW: u64 = 65_535 << 14;
+const MAX_WINDOW: ByteCount = ByteCount::new(65_535 << 14);
 
 impl ScenarioStep {
     /// A step of which only the name was said yet.
@@ -169,43 +136,6 @@ impl ScenarioStep {
         self.stated_load().app_window = Some(window);
         Ok(())
     }
-
-    fn set_rate(&mut self, text: &str) -> Result<(), String> {
-        self.request.rate = Some(offered_rate(text)?);
-        Ok(())
-    }
-
-    fn set_duration(&mut self, text: &str) -> Result<(), String> {
-        self.request.duration = read_duration(text)?;
-        Ok(())
-    }
-
-    fn set_omit(&mut self, text: &str) -> Result<(), String> {
-        // iperf3's own limit (MAX_OMIT_TIME).
-        let omit = parse_quantity(text)?;
-        self.request.omit = require_valid(
-            omit,
-            omit <= Span::from_secs(600),
-            text,
-            "a time to omit",
-            "600s is the most",
-        )?;
-        Ok(())
-    }
-
-    fn set_direction(&mut self, text: &str) -> Result<(), String> {
-        self.request.direction = match text {
-            "upload" => Direction::Upload,
-            "download" => Direction::Download,
-            "both" => Direction::Both,
-            _ => {
-                return Err(format!(
-                    "\"{text}\" is not a direction: write upload, download or both"
-                ));
-            }
-        };
-        Ok(())
-    }
 }
 
 impl StepRamp {
@@ -222,79 +152,53 @@ impl StepRamp {
     pub(crate) fn is_growing(&self) -> bool {
         self.from > Ratio::ZERO && self.from < self.to && self.loads > 0
     }
+}
 
-    fn set_loads(&mut self, text: &str) -> Result<(), String> {
-        let loads = text.parse().ok().filter(|loads| (2..=100).contains(loads));
-        self.loads = loads
-            .ok_or_else(|| format!("\"{text}\" is no number of loads: it must be from 2 to 100"))?;
-        Ok(())
+fn read_loads(text: &str) -> Result<u16, String> {
+    let loads = text.parse().ok().filter(|loads| (2..=100).contains(loads));
+    loads.ok_or_else(|| format!("\"{text}\" is no number of loads: it must be from 2 to 100"))
+}
+
+fn read_direction(text: &str) -> Result<Direction, String> {
+    match text {
+        "upload" => Ok(Direction::Upload),
+        "download" => Ok(Direction::Download),
+        "both" => Ok(Direction::Both),
+        _ => Err(format!(
+            "\"{text}\" is not a direction: write upload, download or both"
+        )),
     }
 }
 
-/// Keys that a step and its cross traffic share.
-pub(crate) trait LoadKeys {
-    fn set_transport(&mut self, text: &str) -> Result<(), String>;
-    fn set_window(&mut self, text: &str) -> Result<(), String>;
-    fn set_buffer(&mut self, text: &str) -> Result<(), String>;
-    fn set_streams(&mut self, text: &str) -> Result<(), String>;
-    fn set_length(&mut self, text: &str) -> Result<(), String>;
-    fn set_congestion(&mut self, text: &str) -> Result<(), String>;
-}
-
-impl LoadKeys for Request {
-    fn set_transport(&mut self, text: &str) -> Result<(), String> {
-        self.transport = match text {
-            "tcp" => Transport::Tcp,
-            "udp" => Transport::Udp,
-            _ => return Err(format!("\"{text}\" is not a transport: write tcp or udp")),
-        };
-        Ok(())
-    }
-
-    fn set_window(&mut self, text: &str) -> Result<(), String> {
-        let window: ByteCount = parse_quantity(text)?;
-        let valid = (1..=MAX_WINDOW).contains(&window.get());
-        let window = require_valid(
-            window,
-            valid,
-            text,
-            "a window of TCP",
-            "it must be from 1 to 1073725440 B",
-        )?;
-        set_buffer_once(self, Buffer::Window(window))
-    }
-
-    fn set_buffer(&mut self, text: &str) -> Result<(), String> {
-        set_buffer_once(self, Buffer::Request(buffer_size(text)?))
-    }
-
-    fn set_streams(&mut self, text: &str) -> Result<(), String> {
-        self.streams = read_streams(text)?;
-        Ok(())
-    }
-
-    fn set_length(&mut self, text: &str) -> Result<(), String> {
-        // What a datagram can carry over IPv4 (RFC 768, RFC 791), and more than iperf3's header
-        // needs.
-        let length: ByteCount = parse_quantity(text)?;
-        let valid = (32..=65_507).contains(&length.get());
-        self.block = require_valid(
-            length,
-            valid,
-            text,
-            "the length of a datagram",
-            "it must be from 32 to 65507 B",
-        )?;
-        Ok(())
-    }
-
-    fn set_congestion(&mut self, text: &str) -> Result<(), String> {
-        self.congestion = Some(congestion_control(text)?);
-        Ok(())
+pub(crate) fn read_transport(text: &str) -> Result<Transport, String> {
+    match text {
+        "tcp" => Ok(Transport::Tcp),
+        "udp" => Ok(Transport::Udp),
+        _ => Err(format!("\"{text}\" is not a transport: write tcp or udp")),
     }
 }
 
-fn set_buffer_once(request: &mut Request, buffer: Buffer) -> Result<(), String> {
+pub(crate) fn read_window(text: &str) -> Result<ByteCount, String> {
+    parse_within(
+        text,
+        ByteCount::new(1)..=MAX_WINDOW,
+        "a window of TCP",
+        "it must be from 1 to 1073725440 B",
+    )
+}
+
+/// Reads what a datagram can carry over IPv4 (RFC 768, RFC 791), and more than iperf3's header
+/// needs.
+pub(crate) fn read_length(text: &str) -> Result<ByteCount, String> {
+    parse_within(
+        text,
+        ByteCount::new(32)..=ByteCount::new(65_507),
+        "the length of a datagram",
+        "it must be from 32 to 65507 B",
+    )
+}
+
+pub(crate) fn set_buffer_once(request: &mut Request, buffer: Buffer) -> Result<(), String> {
     if request.buffer != Buffer::Automatic {
         return Err("write a window or a buffer, not both".to_owned());
     }
@@ -364,11 +268,9 @@ fn unfit_statement(request: &Request) -> Option<(&'static str, &'static str)> {
 }
 
 pub(crate) fn offered_rate(text: &str) -> Result<BitRate, String> {
-    let rate = parse_quantity(text)?;
-    require_valid(
-        rate,
-        rate > BitRate::ZERO,
+    parse_within(
         text,
+        BitRate::from_bps(1)..,
         "the rate of a load",
         "nothing would be sent",
     )
@@ -406,12 +308,9 @@ pub(crate) fn congestion_control(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn read_duration(text: &str) -> Result<Span, String> {
-    let duration = parse_quantity(text)?;
-    let valid = (Span::from_secs(1)..=Span::from_secs(86_400)).contains(&duration);
-    require_valid(
-        duration,
-        valid,
+    parse_within(
         text,
+        Span::from_secs(1)..=Span::from_secs(86_400),
         "the duration of a step",
         "it must be from 1s to 24h",
     )

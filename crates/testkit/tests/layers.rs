@@ -284,7 +284,6 @@ const PLAN: &[Member] = &[
     Member::pure(2, "flow"),
     Member::pure(2, "stats"),
     Member::new(2, "sys"),
-    Member::pure(3, "calc"),
     Member::pure(3, "diagnose"),
     Member::pure(3, "report"),
     Member::pure(3, "scenario"),

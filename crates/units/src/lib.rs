@@ -33,7 +33,7 @@ mod shard;
 mod span;
 
 pub use bytes::{ByteCount, SegCount};
-pub use checked::{parse_quantity, require_valid};
+pub use checked::{parse_quantity, parse_within, require_valid};
 pub use counted::count_noun;
 pub use distance::Distance;
 pub use median::{Midpoint, median};

@@ -1,4 +1,4 @@
-use fullpipe_record::{At, Scope};
+use crate::prelude::*;
 
 /// A remedy that no setting of the two hosts carries out.
 #[derive(Clone, Copy)]

@@ -7,12 +7,11 @@ use fullpipe_model::improvement::{WindowConstraint, can_tolerate_loss, tolerate_
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::{USUAL_RELAY_RTT, kernel};
 use fullpipe_record::{
-    At, Buffer, Change, Commands, DeviceReport, Evidence, Forecast, HostSettings, LegalVerdict,
-    Limit, RESTORABLE_QDISCS, Remedy, RttForecast, RunnerUp, Scope, Verdict,
+    Commands, DeviceReport, Forecast, HostSettings, RESTORABLE_QDISCS, RttForecast, RunnerUp,
 };
-use fullpipe_units::{BitRate, ByteCount};
 
 use crate::advice::outlook::{longest_of_bbr, usual_of_bbr};
+use crate::prelude::*;
 use crate::signals::SenderView;
 use crate::thresholds::{MAX_STREAMS, NEXT_SIZE_FACTOR};
 

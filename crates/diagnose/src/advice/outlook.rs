@@ -4,11 +4,11 @@ use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::{USUAL_RELAY_RTT, predict, predict_with_relays};
 use fullpipe_record::{
-    Buffer, Change, Encapsulation, Evidence, Forecast, HostSettings, IpVersion, LegalVerdict,
-    Limit, LossVerdict, MtuVerdict, Path, PathDirection, Prediction, Request, RttForecast,
+    Encapsulation, Forecast, HostSettings, MtuVerdict, Path, PathDirection, Prediction, Request,
+    RttForecast,
 };
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
+use crate::prelude::*;
 use crate::signals::{RetransmittedSegments, SenderView, path, policer_rate};
 use crate::thresholds::NEXT_SIZE_FACTOR;
 
@@ -97,11 +97,7 @@ impl<'a> ChangeOutlook<'a> {
             high,
             capacity_unknown: false,
         };
-        Some(if self.knows_the_capacity() {
-            forecast
-        } else {
-            self.without_capacity(forecast, changes)
-        })
+        Some(self.limited_to_the_known(forecast, changes))
     }
 
     /// Returns the top of the interval of a prediction, but no more than the link carries if that
@@ -141,11 +137,7 @@ impl<'a> ChangeOutlook<'a> {
             high: prediction.high,
             capacity_unknown: false,
         };
-        Some(if self.knows_the_capacity() {
-            forecast
-        } else {
-            self.without_capacity(forecast, &[])
-        })
+        Some(self.limited_to_the_known(forecast, &[]))
     }
 
     fn scaled_path(&self, rtt: Span, loss: Option<Ratio>) -> Path {
@@ -196,10 +188,13 @@ impl<'a> ChangeOutlook<'a> {
         self.path.forward.rate.is_some() || self.is_black_hole
     }
 
-    /// Returns `forecast`, no higher than a path that is not known can be expected to carry:
+    /// Returns `forecast`; where the capacity is not known, no higher than can be expected then:
     /// nothing was seen of it but the present rate. Where that is the bound, the expected rate is
     /// in the middle.
-    fn without_capacity(&self, forecast: Forecast, changes: &[Change]) -> Forecast {
+    fn limited_to_the_known(&self, forecast: Forecast, changes: &[Change]) -> Forecast {
+        if self.knows_the_capacity() {
+            return forecast;
+        }
         let gain = if changes.iter().any(hides_the_path) {
             MAX_GAIN_BEHIND_A_FIXED_LIMIT
         } else {

@@ -1,16 +1,9 @@
 //! Processors that have no more time to give.
 
-use fullpipe_record::{
-    At, Cause as CauseName, CpuSample, CpuTime, CpuVerdict, Limit, Machine, Scope,
-};
-use fullpipe_units::{Ratio, Span};
+use fullpipe_record::{Cause as CauseName, CpuSample, CpuTime, CpuVerdict};
 
-use crate::advice::ManualRemedy;
-use crate::finding::Finding;
-use crate::limits::{Cause, CauseNames, SenderSentence};
-use crate::signals::path::stated_capacity;
-use crate::signals::{ReceiverView, SenderView};
-use crate::thresholds::{FULL_PIPE_SHARE, MIN_LIMIT_SHARE};
+use crate::limits::prelude::*;
+use crate::thresholds::FULL_PIPE_SHARE;
 
 pub(crate) const FULL: Cause = Cause {
     manual_remedies: &[ManualRemedy::new(

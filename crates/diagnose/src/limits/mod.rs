@@ -82,18 +82,14 @@ pub(crate) mod mtu {
 }
 
 pub(crate) mod cpu;
+mod prelude;
 pub(crate) mod send_buffer;
 pub(crate) mod sender_itself;
 pub(crate) mod storage;
 pub(crate) mod unknown;
 
-use fullpipe_record::{LegalVerdict, Remedy};
-use fullpipe_units::{BitRate, Ratio};
-
-use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::Finding;
-use crate::gates::EvidenceAmount;
-use crate::signals::{CaptureView, ReceiverView, Row, SenderView, TransferView};
+use crate::limits::prelude::*;
+use crate::signals::Row;
 use crate::text;
 use capacity::{allowance, flow_limit, half_duplex, host_queue, link, shared};
 use congestion_window::{growth, ramp_up, reordering};

@@ -2,16 +2,12 @@
 
 use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::window;
-use fullpipe_record::{Buffer, LegalVerdict, SendBufferVerdict};
-use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::finding::{Finding, candidate_sets};
-use crate::gates::EvidenceAmount;
-use crate::limits::Cause;
+use crate::limits::prelude::*;
 use crate::limits::sender_itself::WAITS_IN_HOST;
-use crate::signals::{CaptureView, SenderStream, SenderView, share_of_votes, size_ratio};
-use crate::text::{self, rate_clause, size_text};
-use crate::thresholds::{FULLY_TUNED_SHARE, MIN_LIMIT_SHARE};
+use crate::signals::size_ratio;
+use crate::text::{self, rate_clause};
+use crate::thresholds::FULLY_TUNED_SHARE;
 
 candidate_sets! {
     /// A buffer that is two thirds full throughout.

@@ -1,20 +1,16 @@
 //! A sender that holds itself back, by its program, its buffer, a pace or its queue, where packets
 //! alone show it.
 
-use fullpipe_record::{
-    ApplicationWindowVerdict, Buffer, CapacityVerdict, LegalVerdict, LossVerdict, PacingVerdict,
-    ReceiveWindowVerdict, SendBufferVerdict, SenderApplicationVerdict,
-};
-use fullpipe_units::{BitRate, Span};
+use fullpipe_record::ApplicationWindowVerdict;
 
-use crate::finding::{Finding, candidate_sets};
 use crate::limits::application_window::GRANTED_OR_BUFFER;
+use crate::limits::prelude::*;
 use crate::limits::receive_window::device::SCALE_OR_SILENCE;
+use crate::signals::ArrivalCourse;
 use crate::signals::arrivals::counter_growth;
-use crate::signals::{ArrivalCourse, CaptureView, ReceiverView};
 use crate::thresholds::{
-    CLOCK_TICK, CLOCKED_SHARE, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS,
-    IDLE_SHARE_OF_PATH, INITIAL_WINDOW, MIN_PACED_SHARE, MIN_RECOVERIES, MIN_SHARE_OF_BURSTS,
+    CLOCK_TICK, CLOCKED_SHARE, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, IDLE_SHARE_OF_PATH,
+    INITIAL_WINDOW, MIN_PACED_SHARE, MIN_RECOVERIES, MIN_SHARE_OF_BURSTS,
 };
 
 candidate_sets! {

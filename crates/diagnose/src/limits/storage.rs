@@ -1,13 +1,9 @@
 //! Files that a program reads or writes.
 
-use fullpipe_record::{Limit, ReceiverApplicationVerdict, Scope, SenderApplicationVerdict};
-
-use crate::advice::ManualRemedy;
-use crate::finding::Finding;
-use crate::limits::Cause;
+use crate::limits::prelude::*;
 use crate::limits::receiver_application::cause_of_reader;
 use crate::limits::sender_application::cause_of_writer;
-use crate::signals::{SenderView, machine};
+use crate::signals::machine;
 
 pub(crate) const OF_SENDER: Cause = Cause {
     manual_remedies: &[FASTER_STORAGE],

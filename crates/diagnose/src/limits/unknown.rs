@@ -1,10 +1,6 @@
 //! Evidence that shows no limit.
 
-use fullpipe_record::At;
-
-use crate::finding::Finding;
-use crate::limits::Cause;
-use crate::signals::CaptureView;
+use crate::limits::prelude::*;
 
 pub(crate) const CAUSE: Cause = Cause {
     captured_sentence,

@@ -1,8 +1,7 @@
 //! The course of the arrivals of a connection: how evenly its data comes, and whether what comes
 //! repeats with the round trip.
 
-use fullpipe_record::Sample;
-use fullpipe_units::Span;
+use crate::prelude::*;
 
 /// When data last came before each sample, and how far ahead of a constant rate it then was.
 pub(crate) struct ArrivalCourse {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fullpipe_record::{Evidence, Sample, TcpInfo, TransferProgress, samples_by_stream};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
+use fullpipe_record::samples_by_stream;
 
+use crate::prelude::*;
 use crate::signals::snapshot::{own_window, received_bytes};
 use crate::signals::{ArrivalCourse, path, share_of_votes};
 use crate::thresholds::{CLOCK_TICK, INFLATED_RTT_FACTOR, MIN_RECOVERIES};

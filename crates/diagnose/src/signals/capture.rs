@@ -1,8 +1,8 @@
 //! The properties of a captured transfer on which the rules rest.
 
-use fullpipe_record::{At, BurstRate, CaptureEvidence};
-use fullpipe_units::{BitRate, ByteCount, Ratio, median};
+use fullpipe_record::BurstRate;
 
+use crate::prelude::*;
 use crate::signals::{SenderView, share_of_votes, size_ratio};
 use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_SHARE_OF_FULL_BUFFER};
 

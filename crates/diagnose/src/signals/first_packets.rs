@@ -1,9 +1,7 @@
 //! What the path made of the first packets, before the judged part, as the receiving end counted
 //! them. It counts a packet whether or not others before it were lost.
 
-use fullpipe_record::{Sample, TcpInfo};
-use fullpipe_units::{SegCount, Span};
-
+use crate::prelude::*;
 use crate::signals::ReceiverView;
 use crate::thresholds::{CLOCK_TICK, INFLATED_RTT_FACTOR};
 

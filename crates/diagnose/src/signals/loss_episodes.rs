@@ -1,9 +1,7 @@
 //! Losses as the receiving end sees them: the rate of arrival before and after each, and the
 //! highest of all.
 
-use fullpipe_record::{LossVerdict, Sample};
-use fullpipe_units::{Ratio, SegCount, Span, median};
-
+use crate::prelude::*;
 use crate::signals::spread::relative_deviation;
 use crate::thresholds::{MIN_EPISODES, NO_BURST_BEFORE_QUEUE, SILENCE_ROUND_TRIPS};
 

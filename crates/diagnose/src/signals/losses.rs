@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
-use fullpipe_record::{CongestionState, Sample};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
+use fullpipe_record::CongestionState;
 
+use crate::prelude::*;
 use crate::signals::spread::relative_deviation;
 use crate::signals::{JudgedSample, SenderStream, time_ratio};
 use crate::thresholds::{MIN_BURST_SHARE, MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};

@@ -1,9 +1,9 @@
 //! Files, network devices and network stacks of the ends.
 
-use fullpipe_record::{DeviceReport, Evidence, Limit, Machine};
-use fullpipe_units::{ByteCount, Ratio, Span, count_noun};
+use fullpipe_record::DeviceReport;
 
 use crate::finding::Finding;
+use crate::prelude::*;
 use crate::signals::{Row, SenderView, time_ratio};
 use crate::thresholds::{MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE};
 

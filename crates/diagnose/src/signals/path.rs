@@ -1,9 +1,8 @@
 //! Figures of the path that the rules of several limits share.
 
 use fullpipe_model::framing;
-use fullpipe_record::{Evidence, IpVersion, Sample, TransferProgress};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 
+use crate::prelude::*;
 use crate::signals::{JudgedSample, SenderView};
 use crate::thresholds::{INFLATED_RTT_FACTOR, MIN_ECHOES, SEGMENT_TRAIN};
 

@@ -1,8 +1,8 @@
 //! The rate of a device that drops what exceeds it, whatever its burst or its queue.
 
 use fullpipe_record::SNAPSHOT_SPREAD;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span};
 
+use crate::prelude::*;
 use crate::signals::{SenderStream, SenderView};
 
 /// Shortest time over which the rate of a device that drops is taken.

@@ -1,7 +1,7 @@
 use fullpipe_model::loss::CongestionControl;
-use fullpipe_record::{Evidence, Steady, TcpInfo, TransferProgress, least_rtt};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
+use fullpipe_record::least_rtt;
 
+use crate::prelude::*;
 use crate::signals::{JudgedSample, SenderStream, losses};
 use crate::thresholds::{CLOCK_TICK, MIN_LOSS_OF_PROBES};
 

@@ -1,7 +1,6 @@
 use fullpipe_model::kernel;
-use fullpipe_record::{Buffer, Evidence, Sample, TcpInfo};
-use fullpipe_units::{ByteCount, Span};
 
+use crate::prelude::*;
 use crate::thresholds::{CLEARLY_LOWER_SHARE, SEGMENT_TRAIN};
 
 /// One judged sample with its figures; `None` where the kernel did not report a figure and nothing

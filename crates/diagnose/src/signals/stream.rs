@@ -1,6 +1,6 @@
-use fullpipe_record::{Evidence, Sample, Steady, TcpInfo, samples_by_stream};
-use fullpipe_units::Span;
+use fullpipe_record::samples_by_stream;
 
+use crate::prelude::*;
 use crate::signals::JudgedSample;
 use crate::signals::snapshot::FallbackFigures;
 

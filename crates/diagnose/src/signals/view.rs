@@ -1,8 +1,6 @@
 //! A transfer as it is seen: what a view does not show is `None`.
 
-use fullpipe_record::{Basis, CaptureEvidence, Evidence};
-use fullpipe_units::{BitRate, ByteCount, Span};
-
+use crate::prelude::*;
 use crate::signals::{CaptureView, ReceiverView, SenderView, path};
 
 /// The end of which a transfer has samples.

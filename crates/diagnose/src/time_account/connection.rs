@@ -1,7 +1,8 @@
 //! The uses of time that one connection shows.
 
-use fullpipe_record::{ConnectionSamples, Sample, TcpInfo};
-use fullpipe_units::{ByteCount, SegCount, Span};
+use fullpipe_record::ConnectionSamples;
+
+use crate::prelude::*;
 
 /// Segments that leave at once: a message of no more takes one round trip, however much the path
 /// and the windows allow (RFC 6928).

@@ -1,4 +1,6 @@
-use fullpipe_lab::{Host, LabError};
+use std::fmt::Display;
+
+use fullpipe_lab::LabError;
 use thiserror::Error;
 
 /// Why programs could not be compared.
@@ -7,61 +9,34 @@ pub enum CompareError {
     /// The lab.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// Keys, configurations or the file could not be made.
-    #[error("the {} cannot be prepared for the programs: {why}", host.name())]
-    Preparation {
-        /// The host.
-        host: Host,
-        /// The last line that was written about it.
-        why: String,
-    },
+    /// Something that the programs need could not be prepared, or a program not be started.
+    #[error("{0}")]
+    Failed(String),
     /// A folder for the file or its copy could not be made or used.
-    #[error("cannot create a folder on {place}: {}", why.trim_end_matches('.'))]
-    Folder {
-        /// The host that should have it, or its name.
-        place: String,
-        /// The last line that was written about it.
-        why: String,
-    },
-    /// A program that must take part cannot.
-    #[error("{program} cannot take part: {why}")]
-    LeftOut {
-        /// The program.
-        program: &'static str,
-        /// The executable or the flag that it lacks.
-        why: String,
-    },
-    /// Nothing is left to compare.
-    #[error("none of these programs can take part: {why}")]
-    NoProgram {
-        /// Why the first of them cannot.
-        why: String,
-    },
-    /// A program could not be started or watched.
-    #[error("cannot run `{program}`: {why}")]
-    Start {
-        /// The program.
-        program: String,
-        /// Message of the system.
-        why: String,
-    },
+    #[error("{0}")]
+    Folder(String),
+    /// A program that must take part cannot, or none can.
+    #[error("{0}")]
+    Lacking(String),
     /// The user stopped it before there was anything to show.
     #[error("interrupted before any program had moved the file")]
     Interrupted,
 }
 
 impl CompareError {
-    pub(crate) fn from_start(program: &str, error: &(impl ToString + ?Sized)) -> Self {
-        Self::Start {
-            program: program.to_owned(),
-            why: error.to_string(),
-        }
+    /// Returns the error of a program that could not be started or watched.
+    pub(crate) fn from_start(program: &str, error: impl Display) -> Self {
+        Self::Failed(format!("cannot run `{program}`: {error}"))
     }
 
-    pub(crate) fn from_folder(place: &str, error: &(impl ToString + ?Sized)) -> Self {
-        Self::Folder {
-            place: place.to_owned(),
-            why: error.to_string(),
-        }
+    /// Returns the error of a folder on `place`: the host that should have it, or its name.
+    pub(crate) fn from_folder(place: &str, error: impl Display) -> Self {
+        let text = format!("cannot create a folder on {place}: {error}");
+        Self::Folder(text.trim_end_matches('.').to_owned())
+    }
+
+    /// Returns the error of a comparison that nothing is left of.
+    pub(crate) fn no_program(why: impl Display) -> Self {
+        Self::Lacking(format!("none of these programs can take part: {why}"))
     }
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fullpipe_record::{
-    Content, Diagnosis, DiagnosisReport, Document, Evidence, ProgramRun, Sample, TransferProgress,
-};
-use fullpipe_units::{BitRate, ByteCount, Span, median};
+use fullpipe_record::{Content, Diagnosis, DiagnosisReport, Document};
+
+use crate::prelude::*;
 
 /// Time over which the highest rate is taken.
 const TOP_OVER: Span = Span::from_secs(1);

@@ -1,7 +1,8 @@
 //! Sentences on what the rows of the programs show.
 
-use fullpipe_record::{Limit, ProgramBatch, ProgramRow};
-use fullpipe_units::{BitRate, Ratio};
+use fullpipe_record::{ProgramBatch, ProgramRow};
+
+use crate::prelude::*;
 
 use super::transfer::NEAR;
 

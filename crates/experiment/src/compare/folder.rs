@@ -94,7 +94,7 @@ impl TransferFolder {
             .process_group(0);
         let mut script = command
             .spawn()
-            .map_err(|error| CompareError::from_folder(place, &error))?;
+            .map_err(|error| CompareError::from_folder(place, error))?;
         let requests = script.stdin.take();
         let (Some(stdout), Some(stderr)) = (script.stdout.take(), script.stderr.take()) else {
             return Err(CompareError::from_folder(place, "it has no output"));

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::prelude::*;
 use crate::target::Interrupt;
 use fullpipe_lab::{Host, Lab, ProgramOutput, ProgramStdio};
-use fullpipe_record::HostSettings;
-use fullpipe_units::ByteCount;
 
 use super::error::CompareError;
 use super::figures::last_words;
@@ -109,10 +108,11 @@ impl<'l> PreparedHosts<'l> {
             .finish_within(PREPARATION)?;
         match output.code {
             0 => Ok(()),
-            _ => Err(CompareError::Preparation {
-                host,
-                why: last_line(&output),
-            }),
+            _ => Err(CompareError::Failed(format!(
+                "the {} cannot be prepared for the programs: {}",
+                host.name(),
+                last_line(&output)
+            ))),
         }
     }
 

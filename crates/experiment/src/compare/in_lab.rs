@@ -1,13 +1,11 @@
 use std::time::Duration;
 
+use crate::prelude::*;
 use crate::target::Interrupt;
 use fullpipe_lab::{Backend, Host, Lab, LabPlan, ProgramOutput};
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{
-    HostSettings, Path, ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramRun, ProgramsReport,
-};
+use fullpipe_record::{ProgramBatch, ProgramLeftOut, ProgramPrediction, ProgramsReport};
 use fullpipe_scenario::Scenario;
-use fullpipe_units::{BitRate, ByteCount, Span};
 
 use super::error::CompareError;
 use super::figures::{
@@ -157,10 +155,10 @@ pub(crate) fn select_programs(
         match lacks(*program) {
             None => programs.push(*program),
             Some(why) if wishes.require => {
-                return Err(CompareError::LeftOut {
-                    program: program.name(),
-                    why,
-                });
+                return Err(CompareError::Lacking(format!(
+                    "{} cannot take part: {why}",
+                    program.name()
+                )));
             }
             Some(why) => left_out.push(ProgramLeftOut {
                 program: program.name().to_owned(),
@@ -170,9 +168,7 @@ pub(crate) fn select_programs(
     }
     match left_out.first() {
         Some(first) if programs.is_empty() && wishes.command.is_empty() => {
-            Err(CompareError::NoProgram {
-                why: first.why.clone(),
-            })
+            Err(CompareError::no_program(&first.why))
         }
         _ => Ok((programs, left_out)),
     }

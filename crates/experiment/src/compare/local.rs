@@ -49,7 +49,7 @@ pub(crate) fn run(
     interrupt: Interrupt<'_>,
 ) -> Result<LocalProgramEnd, CompareError> {
     let mut child =
-        spawn_watched(words).map_err(|error| CompareError::from_start(&words[0], &error))?;
+        spawn_watched(words).map_err(|error| CompareError::from_start(&words[0], error))?;
     let documents = read_output(child.stdout.take(), MAX_DOCUMENT);
     let errors = read_output(child.stderr.take(), MAX_ERRORS);
     let began = Instant::now();

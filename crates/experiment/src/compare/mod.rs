@@ -21,7 +21,7 @@ mod participant;
 mod prediction;
 mod program;
 #[cfg(test)]
-mod recorded;
+mod recorded_test;
 mod rounds;
 mod servers;
 mod simulation;

@@ -1,10 +1,10 @@
 //! The steady rate of a program: of its TCP connections, and of what it keeps above TCP.
 
+use crate::prelude::*;
 use crate::target::Interrupt;
 use fullpipe_model::kernel::{asked_rate, send_buffer};
 use fullpipe_model::predict;
-use fullpipe_record::{Limit, ProgramPrediction, Request, Writer};
-use fullpipe_units::BitRate;
+use fullpipe_record::{ProgramPrediction, Writer};
 
 use super::program::TransferProgram;
 use super::simulation::SimulatedProgram;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fullpipe_lab::Host;
 use fullpipe_model::application::{self, Application};
-use fullpipe_record::HostSettings;
 use fullpipe_sim::TransferDivision;
-use fullpipe_units::ByteCount;
+
+use crate::prelude::*;
 
 use super::local::printed_by;
 

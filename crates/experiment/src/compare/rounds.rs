@@ -1,9 +1,10 @@
 //! The order of the transfers, and what a row takes from them.
 
+use crate::prelude::*;
 use crate::target::Interrupt;
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{ProgramPrediction, ProgramRow, ProgramRun};
-use fullpipe_units::{BitRate, Midpoint, Ratio, Span, median};
+use fullpipe_record::{ProgramPrediction, ProgramRow};
+use fullpipe_units::Midpoint;
 
 use super::error::CompareError;
 use super::participant::Participant;

@@ -1,15 +1,12 @@
 //! Programs against servers that are there already: this host and another one.
 
+use crate::prelude::*;
 use crate::target::Interrupt;
 use fullpipe_control::{FarEndOptions, FarProgram, SshHost};
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_lab::Host;
 use fullpipe_record::event::ProgramMoved;
-use fullpipe_record::{
-    CommandEnd, HostSettings, Path, PathDirection, ProgramBatch, ProgramLeftOut, ProgramRun,
-    ProgramsReport,
-};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_record::{CommandEnd, PathDirection, ProgramBatch, ProgramLeftOut, ProgramsReport};
 
 use super::error::CompareError;
 use super::figures::{
@@ -64,7 +61,7 @@ pub fn compare_with_servers(
         select_programs(wishes, &|program| servers.missing_requirement(program))?;
     let mut participants = Participant::from_programs(&programs, &wishes.command);
     let sender = inspect_host(&SysctlTree::of_this_host())
-        .map_err(|error| CompareError::from_start("the comparison", &error))?;
+        .map_err(|error| CompareError::from_start("the comparison", error))?;
     let mut folders = TransferFolders {
         here: TransferFolder::create_local(wishes.medium())?,
         there: None,
@@ -278,9 +275,7 @@ fn leave_out(
         why: error.to_string(),
     }));
     if participants.is_empty() {
-        Err(CompareError::NoProgram {
-            why: error.to_string(),
-        })
+        Err(CompareError::no_program(error))
     } else {
         Ok(())
     }
@@ -372,7 +367,7 @@ fn or_failed(
     run: Result<ProgramRun, CompareError>,
 ) -> Result<ProgramRun, CompareError> {
     match run {
-        Err(error @ (CompareError::Folder { .. } | CompareError::Interrupted)) => Ok(ProgramRun {
+        Err(error @ (CompareError::Folder(_) | CompareError::Interrupted)) => Ok(ProgramRun {
             round,
             failed: Some(error.to_string()),
             ..ProgramRun::default()

@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::thread;
 
+use crate::prelude::*;
 use crate::simulated::{Attendant, NamedPlan, simulate_attended};
 use crate::target::Interrupt;
 use fullpipe_copy::{AdaptationChange, CopyAdaptation};
 use fullpipe_model::improvement::{LOSS_TOLERANT, can_tolerate_loss};
 use fullpipe_observe::{carries_data, last_data};
-use fullpipe_record::{
-    Limit, Measurement, Request, Sample, TcpInfo, TransferProgress, find_steady,
-};
+use fullpipe_record::{TcpInfo, find_steady};
 use fullpipe_sim::{Simulation, SimulationPlan};
-use fullpipe_units::{BitRate, ByteCount, Span, median};
 
 use super::program::TransferProgram;
 use super::transfer::{Limited, PredictedTransfer, blocking_request};

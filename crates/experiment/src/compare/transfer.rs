@@ -1,7 +1,8 @@
 //! A transfer by a program, as far as predictions go.
 
-use fullpipe_record::{HostSettings, Limit, Path, Request, Writer};
-use fullpipe_units::{BitRate, ByteCount};
+use fullpipe_record::Writer;
+
+use crate::prelude::*;
 
 /// A transfer whose rate is predicted.
 #[derive(Clone, Copy)]

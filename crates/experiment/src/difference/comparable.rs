@@ -129,7 +129,7 @@ fn in_both(a: &[Measurement], b: &[Measurement]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::difference::testing::run;
+    use crate::difference::test_run::run;
     use fullpipe_record::{Direction, HostIdentity, RttStats};
 
     #[test]

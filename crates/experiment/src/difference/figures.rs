@@ -1,5 +1,6 @@
-use fullpipe_record::{ComparedRun, ComparedSide, Limit, Measurement, Transport};
-use fullpipe_units::{BitRate, SegCount, Span};
+use fullpipe_record::{ComparedRun, ComparedSide};
+
+use crate::prelude::*;
 
 /// The figures of a run that are compared.
 #[derive(Debug, Clone)]

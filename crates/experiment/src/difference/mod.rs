@@ -6,7 +6,7 @@ mod pairs;
 mod report;
 mod sentence;
 #[cfg(test)]
-mod testing;
+mod test_run;
 
 pub use comparable::comparability_faults;
 pub use pairs::{PairedSide, forecast_pairs, run_pairs};

@@ -1,10 +1,10 @@
 use fullpipe_diagnose::diagnose;
 use fullpipe_record::{
-    ComparedRuns, ComparedSide, ComparisonDesign, DifferenceReport, Evidence, Framing, Measurement,
-    PairForecast, Request, Transport,
+    ComparedRuns, ComparedSide, ComparisonDesign, DifferenceReport, Framing, PairForecast,
 };
 use fullpipe_stats::{PairOrder, detectable_difference, pair_orders, pairs_needed};
-use fullpipe_units::{ByteCount, Ratio, Span};
+
+use crate::prelude::*;
 
 use super::figures::{RunFigures, invalidity_reason};
 use super::report::difference_report;
@@ -162,7 +162,7 @@ fn judge_run(run: Measurement) -> Measurement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::difference::testing::run;
+    use crate::difference::test_run::run;
     use fullpipe_record::DifferenceConclusion;
 
     fn sides() -> [PairedSide; 2] {

@@ -3,16 +3,17 @@ use std::collections::BTreeMap;
 
 use fullpipe_record::{
     ComparedRun, ComparedRuns, ComparedSide, ComparisonDesign, DifferenceConclusion,
-    DifferenceReport, Limit, LimitCount, Measurement, QuantityDifference,
+    DifferenceReport, LimitCount, QuantityDifference,
 };
 use fullpipe_stats::{
     Conclusion, Magnitude, RatioDifference, paired_difference, unpaired_difference, within_run,
 };
-use fullpipe_units::{BitRate, Midpoint, SegCount, median};
+use fullpipe_units::Midpoint;
 
 use super::figures::{RunFigures, invalidity_reason};
 use super::sentence::rate_sentence;
 use crate::error::ExperimentError;
+use crate::prelude::*;
 
 /// Measurements of one of the two that are compared.
 #[derive(Debug, Clone)]
@@ -49,7 +50,7 @@ pub fn compare_samples(samples: [NamedRuns; 2]) -> Result<DifferenceReport, Expe
         let why = left_out
             .first()
             .map_or_else(String::new, |why| format!(" ({why})"));
-        return Err(ExperimentError::NothingToCompare(format!(
+        return Err(ExperimentError::Unsuitable(format!(
             "{} has no run that is valid{why}",
             side.name
         )));
@@ -258,7 +259,7 @@ fn count_limits(runs: &[ComparedRun]) -> Vec<LimitCount> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::difference::testing::run;
+    use crate::difference::test_run::run;
 
     fn sample(name: &str, rates: &[u64]) -> NamedRuns {
         let run = |(index, mbps): (usize, &u64)| run(*mbps, &format!("{name}{index}"));

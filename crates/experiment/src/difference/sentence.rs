@@ -1,6 +1,7 @@
 use fullpipe_record::{ComparedRuns, ComparisonDesign, DifferenceConclusion, QuantityDifference};
 use fullpipe_stats::RatioDifference;
-use fullpipe_units::{BitRate, Ratio};
+
+use crate::prelude::*;
 
 /// Returns the sentence about the rates of two sides.
 pub(super) fn rate_sentence(

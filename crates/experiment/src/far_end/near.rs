@@ -33,32 +33,9 @@ pub enum FarEndFailure {
     /// The program there.
     #[error(transparent)]
     Program(#[from] FarEndError),
-    /// The far end refused, and says why.
-    #[error("{host}: {why}")]
-    Refused {
-        /// The host.
-        host: String,
-        /// Why, in its own words.
-        why: String,
-    },
-    /// ssh reaches the host, and data does not.
-    #[error(
-        "ssh reaches {login}, but port {port} of {host}, where its far end waits, does not answer ({cause}), and the \
-         far end cannot call back ({call}): open the port in the firewall there, or choose another by --port; \
-         `measure --through-ssh` measures ssh in place of the path"
-    )]
-    Closed {
-        /// The host as ssh has it.
-        login: String,
-        /// The host that was called.
-        host: String,
-        /// The port.
-        port: u16,
-        /// Why.
-        cause: io::Error,
-        /// Why no connection of the far end arrives here.
-        call: io::Error,
-    },
+    /// The far end refused, or ssh reaches the host and data does not.
+    #[error("{0}")]
+    Other(String),
 }
 
 /// A far end that serves this one's tests. It ends with this value, and takes back what was changed
@@ -132,7 +109,7 @@ impl FarEnd {
         let name = login.rsplit_once('@').map_or(&**login, |(_, name)| name);
         self.host = configured_host(&options.ssh, login).unwrap_or_else(|| name.to_owned());
         if let Err(cause) = self.check_port() {
-            self.call_back = Some(self.arrange_calls(port, cause)?);
+            self.call_back = Some(self.arrange_calls(port, &cause)?);
         }
         Ok(())
     }
@@ -170,7 +147,7 @@ impl FarEnd {
     ///
     /// # Errors
     /// Fails if none arrives; `cause` is why its own port cannot be reached.
-    fn arrange_calls(&self, port: u16, cause: io::Error) -> Result<CallBack, FarEndFailure> {
+    fn arrange_calls(&self, port: u16, cause: &io::Error) -> Result<CallBack, FarEndFailure> {
         let (program, login) = (Arc::downgrade(&self.program), self.login.clone());
         let way = CallBack::new(port, move |calls| {
             let gone = || io::Error::other("the far end has ended");
@@ -186,13 +163,12 @@ impl FarEnd {
         });
         match way.check(&LocalEndpoint::default(), CONNECT_DEADLINE) {
             Ok(()) => Ok(way),
-            Err(call) => Err(FarEndFailure::Closed {
-                login: self.login.clone(),
-                host: self.host.clone(),
-                port: self.port,
-                cause,
-                call,
-            }),
+            Err(call) => Err(FarEndFailure::Other(format!(
+                "ssh reaches {}, but port {} of {}, where its far end waits, does not answer ({cause}), and the far \
+                 end cannot call back ({call}): open the port in the firewall there, or choose another by --port; \
+                 `measure --through-ssh` measures ssh in place of the path",
+                self.login, self.port, self.host
+            ))),
         }
     }
 
@@ -245,10 +221,10 @@ fn ask(
 fn next_answer(program: &mut FarProgram, login: &str) -> Result<FarAnswer, FarEndFailure> {
     let line = program.next_line(ANSWER_DEADLINE, "when it was asked to work")?;
     match serde_json::from_str(&line) {
-        Ok(FarAnswer::Failed(why)) => Err(FarEndFailure::Refused {
-            host: login.to_owned(),
-            why: printable_line(&why),
-        }),
+        Ok(FarAnswer::Failed(why)) => Err(FarEndFailure::Other(format!(
+            "{login}: {}",
+            printable_line(&why)
+        ))),
         Ok(answer) => Ok(answer),
         Err(_) => Err(program.nonsense(&line).into()),
     }

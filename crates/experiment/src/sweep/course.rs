@@ -1,7 +1,8 @@
 //! The load of a run: its course over time, the kernel's round-trip time, the processors.
 
-use fullpipe_record::{EndReport, Measurement, Sample, SweepLoad, TransferProgress};
-use fullpipe_units::{BitRate, Span, median};
+use fullpipe_record::{EndReport, SweepLoad};
+
+use crate::prelude::*;
 
 /// Returns the load of a run; `None` where no end has samples of it.
 pub(crate) fn sweep_load(measurement: &Measurement) -> Option<SweepLoad> {

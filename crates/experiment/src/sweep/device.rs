@@ -4,8 +4,9 @@ use std::mem::replace;
 use std::time::Instant;
 
 use fullpipe_model::framing::tcp_headers;
-use fullpipe_record::{DeviceCounts, Direction, IpVersion, Measurement, SweepDevice, SweepTraffic};
-use fullpipe_units::{ByteCount, Span};
+use fullpipe_record::{DeviceCounts, IpVersion, SweepDevice, SweepTraffic};
+
+use crate::prelude::*;
 
 /// The device at the last reading of its counts.
 #[derive(Debug, Default)]

@@ -1,13 +1,11 @@
 //! The plan of a sweep, from a measurement under hardly any load.
 
 use fullpipe_model::predict;
-use fullpipe_record::{
-    Buffer, DailyHours, Direction, HostSettings, Measurement, Path, Request, SweepCell, SweepCost,
-    SweepOrder, SweepPlan,
-};
+use fullpipe_record::{Buffer, DailyHours, SweepCell, SweepCost, SweepOrder, SweepPlan};
 use fullpipe_stats::campaign::{CampaignPlan, SweepGrid, run_cost};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
 use uuid::Uuid;
+
+use crate::prelude::*;
 
 /// Duration of the measurement that precedes a plan.
 const LIGHT_TIME: Span = Span::from_secs(1);

@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use fullpipe_record::{
-    DailyHours, DeviceCounts, Direction, Measurement, Request, Summary, SweepCell, SweepCost,
-    SweepLoad, SweepReason, SweepReport, SweepRun, SweepRunRecord,
+    DailyHours, DeviceCounts, Summary, SweepCell, SweepCost, SweepLoad, SweepReason, SweepReport,
+    SweepRun, SweepRunRecord,
 };
 use fullpipe_stats::campaign::{
     CampaignPlan, CampaignStep, find_dips, growth_of_rtt, spent_cost, stream_variance_ratio,
 };
-use fullpipe_units::{BitRate, ByteCount, Span};
+
+use crate::prelude::*;
 
 use super::course::sweep_load;
 use super::device::{DeviceReading, sweep_device};

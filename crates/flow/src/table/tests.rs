@@ -1,5 +1,5 @@
 use super::*;
-use crate::segment::empty_segment;
+use crate::test_segment::empty_segment;
 
 use fullpipe_units::Span;
 use fullpipe_wire::SegmentOptions;

@@ -11,7 +11,7 @@ use std::iter;
 use std::num::NonZeroUsize;
 use std::thread;
 
-use fullpipe_calc::{
+use fullpipe_model::calc::{
     BatchError, CalculationBatch, CombinationAxes, HostPair, QuantitySetting, WhatIfChange,
     calculate, read_values,
 };

@@ -38,10 +38,6 @@ impl CaptureArgument {
         self.capture.is_some()
     }
 
-    pub(crate) fn is_set(&self) -> bool {
-        self.capture.is_some()
-    }
-
     /// Begins to capture the connections of a test with this server, if a capture is wanted.
     ///
     /// # Errors

@@ -204,12 +204,10 @@ impl From<CompareError> for Failure {
         let code = match error {
             CompareError::Lab(error) => return error.into(),
             CompareError::Interrupted => INTERRUPTED,
-            CompareError::LeftOut { .. } | CompareError::NoProgram { .. } => LACKING,
-            CompareError::Preparation { .. }
-            | CompareError::Folder { .. }
-            | CompareError::Start { .. } => FAILED,
+            CompareError::Lacking(_) => LACKING,
+            CompareError::Failed(_) | CompareError::Folder(_) => FAILED,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, error)
     }
 }
 

@@ -204,7 +204,7 @@ impl CopyArguments {
             .iter()
             .map(|text| CopyPath::parse_path(text.as_bytes()))
             .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| usage_failure(error.to_string()))?;
+            .map_err(usage_failure)?;
         match places.pop() {
             Some(destination) if !places.is_empty() => Ok((places, destination)),
             _ => Err(usage_failure("name what to copy, and where to")),
@@ -299,7 +299,7 @@ fn finish_copy(done: &CopyReport, terminal: &Terminal) -> Result {
 }
 
 fn copy_failure(error: &CopyError) -> Failure {
-    Failure::new(error.exit_code(), error.to_string())
+    Failure::new(error.exit_code(), error)
 }
 
 /// Shows events as they happen; progress only on a terminal.

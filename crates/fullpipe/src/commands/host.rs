@@ -8,11 +8,11 @@ pub(crate) use self::journal_folder::JournalFolder;
 use self::settings::{parse_rtt, parse_setting, parse_temporary_time};
 use self::watchdog::{run_watchdog, start_watchdog};
 
-use fullpipe_calc::{HostPair, calculate};
 use fullpipe_host::{
     ApplyOptions, HostSystem, SysctlTree, advise_changes, buffer_allowances, check_changes,
     host_report, inspect_host, preview_changes, setting_managers, usual_path, who_else,
 };
+use fullpipe_model::calc::{HostPair, calculate};
 use fullpipe_record::{Change, HostAdvice, HostApplied, HostUndone, Inputs};
 
 use super::far_end::{FarEndArguments, SCHEME, SshUrl};

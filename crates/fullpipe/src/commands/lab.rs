@@ -6,8 +6,8 @@ mod hosts;
 
 mod stated;
 
+pub(super) use self::hosts::lab_plan;
 use self::hosts::{enter_host, enter_shell, list_standing};
-pub(super) use self::hosts::{lab_plan, start_lab};
 use self::runs::{ScenarioTarget, load_all, measure_grid, run_all};
 use self::scenarios::{apply_emulated_flags, builtin_names, list_scenarios};
 pub(super) use self::scenarios::{check_congestion_controls, load_comparison};

@@ -18,7 +18,7 @@ pub(crate) fn read_login(
     padding: RsaPadding,
 ) -> Result<ClientLogin> {
     let credentials = UserCredentials::new(user.to_owned(), read_password(user)?);
-    let credentials = credentials.map_err(|error| usage_failure(error.to_string()))?;
+    let credentials = credentials.map_err(usage_failure)?;
     Ok(ClientLogin::new(credentials, key.clone(), padding))
 }
 

@@ -12,7 +12,7 @@ use fullpipe_relay::{
 use super::every::parse_interval;
 use super::log_thread::LogThread;
 use super::prelude::*;
-use super::serve::{rejected_event, rejected_line};
+use super::serve::rejected_line;
 use crate::terminal::{current_time_text, event_line};
 use crate::values::read_key_file;
 
@@ -272,7 +272,7 @@ fn as_event(event: &RelayEvent) -> Event {
         RelayEvent::Progress(progress) => Event::RelayProgress(progress),
         RelayEvent::Relayed(done) => Event::Relayed(done),
         RelayEvent::NotRelayed { client, why } => Event::NotRelayed(ClientFailure { client, why }),
-        RelayEvent::Rejected(refused) => rejected_event(refused),
+        RelayEvent::Rejected(refused) => Event::Rejected(refused),
         RelayEvent::NotAccepting { why } => Event::NotAccepting(NotAccepting { why }),
         RelayEvent::NoPeer { why } => Event::NoPeer(NoPeer { why }),
         RelayEvent::Stopping {
@@ -288,8 +288,8 @@ fn as_event(event: &RelayEvent) -> Event {
 fn relay_failure(error: &RelayError) -> Failure {
     match error {
         RelayError::Listen(error) => Failure::cannot_listen(error, "--listen"),
-        RelayError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
-        _ => run_failure(error.to_string()),
+        RelayError::Descriptors { .. } => Failure::new(LACKING, error),
+        _ => run_failure(error),
     }
 }
 

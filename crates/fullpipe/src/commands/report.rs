@@ -101,7 +101,7 @@ impl ReportArguments {
             .map(|(name, document)| PageSource { name, document })
             .collect();
         let Some(file) = &self.html else {
-            let text = text_page(&sources).map_err(|error| usage_failure(error.to_string()))?;
+            let text = text_page(&sources).map_err(usage_failure)?;
             terminal.print_result(&text);
             return Ok(());
         };

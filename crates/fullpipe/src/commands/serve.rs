@@ -1,8 +1,8 @@
 mod log;
 mod web;
 
+pub(super) use self::log::rejected_line;
 use self::log::{LogEntry, ServerLog, ServerObserver};
-pub(super) use self::log::{rejected_event, rejected_line};
 use self::web::WebArguments;
 pub(super) use self::web::read_identity;
 use std::net::{IpAddr, SocketAddr};
@@ -363,8 +363,8 @@ impl ServeArguments {
         });
         opened.map(Some).map_err(|error| match &error {
             ShareError::Listen(error) => Failure::cannot_listen(error, "--share-port"),
-            ShareError::Folder { .. } => usage_failure(error.to_string()),
-            ShareError::Start(_) => run_failure(error.to_string()),
+            ShareError::Folder { .. } => usage_failure(error),
+            ShareError::Start(_) => run_failure(error),
         })
     }
 
@@ -427,70 +427,64 @@ impl RunCommand for ServeArguments {
     }
 
     fn run(&self, _: &Terminal) -> Result {
-        run(self)
-    }
-}
-
-fn run(arguments: &ServeArguments) -> Result {
-    if arguments.far_end {
-        let journal = JournalFolder::default().watched()?;
-        let interrupt = super::interrupt_flag()?;
-        let port = arguments.port.unwrap_or(0);
-        let printer = server_text::test_printer;
-        return serve_far_end(arguments.bind, port, journal, printer, &interrupt)
-            .map_err(|error| serve_failure(&error));
-    }
-    if arguments.log.daemon && !daemon::is_detached() {
-        return daemon::restart_in_background();
-    }
-    let interrupts = arguments.live.interrupt_flags()?;
-    let flag = &interrupts.flag;
-    let picture = arguments
-        .live
-        .start_picture(ServerPage::default, &interrupts)?;
-    let share = arguments.open_share()?;
-    let mut options = arguments.serve_options();
-    options.share = share.as_ref().map(ShareServer::handover);
-    options.web = arguments.web.web_options()?;
-    let mut file = ServerLog::open(&arguments.log, arguments.web.open_archive()?)?;
-    let log = LogThread::start(move |noted| file.write_entry(noted));
-    let mut observer = ServerObserver {
-        arguments,
-        log: &log,
-        share_address: share.as_ref().and_then(ShareServer::listen_address),
-        is_share_unlogged: share.is_some(),
-        picture,
-        pid_file: None,
-    };
-    let stop = AtomicBool::new(false);
-    let served = thread::scope(|threads| {
-        if let Some(share) = share {
-            let (stop, log) = (&stop, &log);
-            threads.spawn(move || {
-                share.serve_clients(stop, &mut |event| log.log_event(LogEntry::Share(event)));
-            });
+        if self.far_end {
+            let journal = JournalFolder::default().watched()?;
+            let interrupt = super::interrupt_flag()?;
+            let port = self.port.unwrap_or(0);
+            let printer = server_text::test_printer;
+            return serve_far_end(self.bind, port, journal, printer, &interrupt)
+                .map_err(|error| serve_failure(&error));
         }
-        let served = serve_clients(&options, server_text::test_printer, flag, &mut |event| {
-            observer.observe_event(event, flag);
+        if self.log.daemon && !daemon::is_detached() {
+            return daemon::restart_in_background();
+        }
+        let interrupts = self.live.interrupt_flags()?;
+        let flag = &interrupts.flag;
+        let picture = self.live.start_picture(ServerPage::default, &interrupts)?;
+        let share = self.open_share()?;
+        let mut options = self.serve_options();
+        options.share = share.as_ref().map(ShareServer::handover);
+        options.web = self.web.web_options()?;
+        let mut file = ServerLog::open(&self.log, self.web.open_archive()?)?;
+        let log = LogThread::start(move |noted| file.write_entry(noted));
+        let mut observer = ServerObserver {
+            arguments: self,
+            log: &log,
+            share_address: share.as_ref().and_then(ShareServer::listen_address),
+            is_share_unlogged: share.is_some(),
+            picture,
+            pid_file: None,
+        };
+        let stop = AtomicBool::new(false);
+        let served = thread::scope(|threads| {
+            if let Some(share) = share {
+                let (stop, log) = (&stop, &log);
+                threads.spawn(move || {
+                    share.serve_clients(stop, &mut |event| log.log_event(LogEntry::Share(event)));
+                });
+            }
+            let served = serve_clients(&options, server_text::test_printer, flag, &mut |event| {
+                observer.observe_event(event, flag);
+            });
+            stop.store(true, Ordering::Relaxed);
+            served
         });
-        stop.store(true, Ordering::Relaxed);
-        served
-    });
-    let ServerObserver {
-        picture, pid_file, ..
-    } = observer;
-    log.finish();
-    drop(picture);
-    pid_file.transpose()?;
-    served.map_err(|error| serve_failure(&error))
+        let ServerObserver {
+            picture, pid_file, ..
+        } = observer;
+        log.finish();
+        drop(picture);
+        pid_file.transpose()?;
+        served.map_err(|error| serve_failure(&error))
+    }
 }
 
 fn serve_failure(error: &ServeError) -> Failure {
     match error {
         ServeError::Listen(error) => Failure::cannot_listen(error, "--port"),
         ServeError::ListenForWeb(error) => Failure::cannot_listen(error, "--web"),
-        ServeError::File(_) => usage_failure(error.to_string()),
-        ServeError::Descriptors { .. } => Failure::new(LACKING, error.to_string()),
-        ServeError::Start(_) => run_failure(error.to_string()),
+        ServeError::File(_) => usage_failure(error),
+        ServeError::Descriptors { .. } => Failure::new(LACKING, error),
+        ServeError::Start(_) => run_failure(error),
     }
 }

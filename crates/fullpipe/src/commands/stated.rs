@@ -1,7 +1,7 @@
 //! What can be stated of a load and of its two ends, by the same flags in every command that
 //! predicts.
 
-use fullpipe_calc::{InputError, PAUSE_ALONE};
+use fullpipe_model::calc::{InputError, PAUSE_ALONE};
 use fullpipe_model::systems::system_settings;
 use fullpipe_record::{Evidence, HostSettings, ProgramWindow, Quantity, StatedLoad, Writer};
 

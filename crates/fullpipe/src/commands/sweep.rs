@@ -11,12 +11,12 @@ use std::str::FromStr;
 
 use crate::live::{SweepPage, SweepUpdate};
 use fullpipe_experiment::{
-    KeptSweep, RunningSweep, SweepMeasurer, SweepWishes, light_request, plan_sweep,
+    KeptSweep, RunningSweep, SweepMeasurer, SweepWishes, lab_plan, light_request, plan_sweep,
     predicted_grid_cost,
 };
-use fullpipe_lab::{Backend, Lab, LabPlan};
+use fullpipe_lab::{Backend, Lab};
 use fullpipe_record::{DailyHours, Path, SweepOrder, SweepPlan, SweepRun};
-use fullpipe_scenario::{Scenario, ScenarioStep};
+use fullpipe_scenario::Scenario;
 use fullpipe_stats::campaign::{CampaignPlan, SweepGrid};
 
 use super::load::{AccessArguments, ServerAddress, data_direction};
@@ -193,7 +193,10 @@ pub(super) fn sweep_scenario(
         picture: &picture,
     };
     let lab = backend
-        .map(|backend| start_lab(scenario, step, backend))
+        .map(|backend| -> Result<Lab> {
+            super::lab::check_congestion_controls(scenario.controls.iter())?;
+            Ok(Lab::start(&lab_plan(scenario, step, backend))?)
+        })
         .transpose()?;
     let mut emulated = EmulatedPath {
         scenario,
@@ -202,20 +205,6 @@ pub(super) fn sweep_scenario(
         interrupt: Arc::clone(&interrupts.flag),
     };
     sweep.carry_out(&place, &mut emulated, &interrupts, terminal)
-}
-
-fn start_lab(scenario: &Scenario, step: &ScenarioStep, backend: Backend) -> Result<Lab> {
-    super::lab::check_congestion_controls(scenario.controls.iter())?;
-    let [sender, receiver] = scenario.hosts_of(step);
-    let path = scenario.path_of(step).clone();
-    Ok(Lab::start(&LabPlan {
-        path,
-        seed: scenario.seed,
-        sender,
-        receiver,
-        backend,
-        interactive: false,
-    })?)
 }
 
 /// The picture of a sweep, once it has begun, if one is asked for.

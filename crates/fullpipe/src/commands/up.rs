@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use fullpipe_experiment::{LabTarget, keep_cross_traffic};
+use fullpipe_experiment::{LabTarget, keep_cross_traffic, start_lab};
 use fullpipe_lab::{Backend, Host, Lab, LabError, PathMeter};
 use fullpipe_record::event::{CrossTrafficLoad, LabUp};
 use fullpipe_record::{DirectionStatus, Path, PathChange, PathDirection, PathStatus};
 use fullpipe_scenario::{CrossTraffic, LoadStart, Scenario};
 
-use super::lab::{check_congestion_controls, lab_plan, start_lab};
+use super::lab::{check_congestion_controls, lab_plan};
 use super::prelude::*;
 use crate::terminal::KeyReader;
 
@@ -43,7 +43,8 @@ pub(super) fn run_standing_lab(
         requests.any(|request| request.congestion.as_ref() == Some(&control.name))
     }))?;
     let flag = super::interrupt_flag()?;
-    let lab = start_lab(scenario, &lab_plan(scenario, standing.backend))?;
+    let plan = lab_plan(scenario, standing.backend);
+    let lab = start_lab(&plan, scenario.stretches.as_ref(), &scenario.relay)?;
     let _entrance = lab.open_entrance(standing.name, &describe_path(&scenario.path))?;
     print_introduction(scenario, standing, cross_traffic, terminal);
     lab.while_witnessed(|| {

@@ -24,7 +24,7 @@ impl Failure {
                 FAILED,
                 format!("{error}; another server has it: stop that, or choose another with {flag}"),
             ),
-            _ => Self::from_error(FAILED, error),
+            _ => Self::new(FAILED, error),
         }
     }
 }
@@ -39,7 +39,7 @@ impl From<LabError> for Failure {
             | LabError::Silent { .. }
             | LabError::Io { .. } => FAILED,
         };
-        Self::from_error(code, &error)
+        Self::new(code, error)
     }
 }
 
@@ -61,7 +61,7 @@ impl From<ProbeError> for Failure {
             ProbeError::Request(_) | ProbeError::File { .. } => USAGE,
             _ => FAILED,
         };
-        Self::from_error(code, &error)
+        Self::new(code, error)
     }
 }
 
@@ -71,7 +71,7 @@ impl From<FarEndError> for Failure {
             FarEndError::NoProgram { .. } | FarEndError::Refused { .. } => LACKING,
             _ => FAILED,
         };
-        Self::from_error(code, &error)
+        Self::new(code, error)
     }
 }
 
@@ -79,7 +79,7 @@ impl From<FarEndFailure> for Failure {
     fn from(failure: FarEndFailure) -> Self {
         match failure {
             FarEndFailure::Program(error) => error.into(),
-            other => Self::from_error(FAILED, &other),
+            FarEndFailure::Other(why) => Self::new(FAILED, why),
         }
     }
 }
@@ -95,7 +95,7 @@ impl From<SysctlError> for Failure {
             return Self::new(LACKING, format!("{error}; {hint}"));
         }
         let code = if error.is_missing() { LACKING } else { FAILED };
-        Self::from_error(code, &error)
+        Self::new(code, error)
     }
 }
 
@@ -109,7 +109,7 @@ impl From<JournalError> for Failure {
             JournalError::Malformed { .. } => USAGE,
             _ => FAILED,
         };
-        Self::from_error(code, &error)
+        Self::new(code, error)
     }
 }
 
@@ -122,7 +122,7 @@ impl From<WatchError> for Failure {
             | WatchError::NoConnection { .. }
             | WatchError::Settings(_) => FAILED,
         };
-        Self::from_error(code, &error)
+        Self::new(code, error)
     }
 }
 
@@ -130,7 +130,7 @@ impl From<KeptError> for Failure {
     fn from(error: KeptError) -> Self {
         match error {
             KeptError::Store(error) => error.into(),
-            KeptError::Nothing | KeptError::Other { .. } => Self::from_error(USAGE, &error),
+            KeptError::Nothing | KeptError::Other { .. } => Self::new(USAGE, error),
         }
     }
 }

@@ -128,16 +128,13 @@ impl TerminalScreen {
     /// Waits for keys, for the end of `wake`, or for `timeout`. Returns the keys; `None` if `wake`
     /// has ended.
     pub(crate) fn wait_for_keys(&mut self, wake: impl AsFd, timeout: Duration) -> Option<Vec<u8>> {
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs().cast_signed(),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
+        let timeout = Timespec::try_from(timeout).ok();
         let mut watched = vec![PollFd::new(&wake, PollFlags::IN)];
         if self.is_open() {
             watched.push(PollFd::new(&self.terminal.file, PollFlags::IN));
         }
         // An interrupted wait is one more turn of the caller's loop.
-        let _ = poll(&mut watched, Some(&timeout));
+        let _ = poll(&mut watched, timeout.as_ref());
         let events: Vec<PollFlags> = watched.iter().map(PollFd::revents).collect();
         if !events[0].is_empty() {
             return None;

@@ -17,13 +17,10 @@ impl Terminal {
     pub(crate) fn enter_before(until: Instant) -> bool {
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let timeout = Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: left.subsec_nanos().into(),
-            };
+            let timeout = Timespec::try_from(left).ok();
             let input = stdin();
             // A signal cuts the wait short.
-            if poll(&mut [PollFd::new(&input, PollFlags::IN)], Some(&timeout)).unwrap_or(0) > 0 {
+            if poll(&mut [PollFd::new(&input, PollFlags::IN)], timeout.as_ref()).unwrap_or(0) > 0 {
                 return io::stdin()
                     .read_line(&mut String::new())
                     .is_ok_and(|length| length > 0);
@@ -85,10 +82,7 @@ impl KeyReader {
 
     /// Returns the next key, if one comes within `timeout`. A signal ends the wait.
     pub(crate) fn next_key(&mut self, timeout: Duration) -> Option<char> {
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs().cast_signed(),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
+        let timeout = Timespec::try_from(timeout).ok();
         let input = stdin();
         let mut waiting = [PollFd::new(&input, PollFlags::IN)];
         // No user types at an input that has ended: the wait remains.
@@ -97,7 +91,7 @@ impl KeyReader {
         } else {
             &mut []
         };
-        if poll(watched, Some(&timeout)).unwrap_or(0) == 0 {
+        if poll(watched, timeout.as_ref()).unwrap_or(0) == 0 {
             return None;
         }
         let mut byte = [0];

@@ -1,5 +1,6 @@
-use fullpipe_record::{BufferTriple, HostSettings, KernelVersion};
-use fullpipe_units::ByteCount;
+use fullpipe_record::BufferTriple;
+
+use crate::prelude::*;
 
 /// Returns the settings with which an untouched host of this kernel starts, where memory is ample
 /// (a tuned buffer never exceeds 1/128 of the free memory) and no distribution chose otherwise.

@@ -1,5 +1,4 @@
-use fullpipe_record::{Buffer, HostSettings, KernelVersion};
-use fullpipe_units::{ByteCount, SegCount};
+use crate::prelude::*;
 
 use super::{WindowShare, rmem_max, stored_rcvbuf};
 

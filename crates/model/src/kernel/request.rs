@@ -1,5 +1,4 @@
-use fullpipe_record::HostSettings;
-use fullpipe_units::ByteCount;
+use crate::prelude::*;
 
 use super::defaults::request_max;
 
@@ -52,11 +51,11 @@ fn stored_size(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::test_fixture;
 
     #[test]
     fn requests_are_doubled_and_bounded() {
-        let settings = fixture::default_settings("6.18.44");
+        let settings = test_fixture::default_settings("6.18.44");
         for (asked, rcvbuf, sndbuf) in [
             (65_536, 131_072, 131_072),
             (50_000, 100_000, 100_000),
@@ -83,7 +82,7 @@ mod tests {
         let hidden = |kernel| HostSettings {
             rmem_max: None,
             wmem_max: None,
-            ..fixture::default_settings(kernel)
+            ..test_fixture::default_settings(kernel)
         };
         let asked = ByteCount::from_mib(8);
         assert_eq!(stored_rcvbuf(&hidden("6.1.0"), asked).get(), 425_984);
@@ -97,7 +96,7 @@ mod tests {
     fn nothing_stored_exceeds_an_int() {
         let settings = HostSettings {
             rmem_max: Some(ByteCount::new(u64::MAX)),
-            ..fixture::default_settings("6.18.0")
+            ..test_fixture::default_settings("6.18.0")
         };
         assert_eq!(
             stored_rcvbuf(&settings, ByteCount::new(u64::MAX)).get(),

@@ -1,8 +1,8 @@
-use fullpipe_record::{HostSettings, Segmentation, Writer};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span};
+use fullpipe_record::{Segmentation, Writer};
 
 use super::stored_sndbuf;
 use crate::loss::CongestionControl;
+use crate::prelude::*;
 use crate::{LikelyFactor, window};
 
 /// The send buffer of a socket when it has grown: bytes written and not yet acknowledged.

@@ -1,5 +1,4 @@
-use fullpipe_record::{HostSettings, KernelVersion};
-use fullpipe_units::{ByteCount, Ratio};
+use crate::prelude::*;
 
 /// Each socket learns its share from what its packets cost (dfa2f0483360).
 const LEARNS: KernelVersion = KernelVersion::new(6, 6);
@@ -165,11 +164,11 @@ const fn release_version(major: u16, minor: u16, patch: u16) -> KernelVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::test_fixture;
     use proptest::prelude::*;
 
     fn percents(kernel: &str) -> [String; 3] {
-        let settings = fixture::default_settings(kernel);
+        let settings = test_fixture::default_settings(kernel);
         [
             WindowShare::at_first(&settings),
             WindowShare::settled_share(&settings),
@@ -205,7 +204,7 @@ mod tests {
 
     #[test]
     fn long_packets_waste_less_of_a_buffer() {
-        let settings = fixture::default_settings("6.18.0");
+        let settings = test_fixture::default_settings("6.18.0");
         let share =
             |mss| WindowShare::settled_share(&settings).of_packets(&settings, ByteCount::new(mss));
         for (mss, part) in [
@@ -222,7 +221,7 @@ mod tests {
             .window_from_space(ByteCount::from_mib(4))
             .as_f64();
         assert!((seen / 2_841_984.0 - 1.0).abs() < 0.01, "{seen}");
-        let old = fixture::default_settings("5.15.0");
+        let old = test_fixture::default_settings("5.15.0");
         assert_eq!(
             WindowShare::settled_share(&old).of_packets(&old, ByteCount::new(8948)),
             WindowShare::settled_share(&old)
@@ -232,7 +231,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_segment_is_too_long(mss in any::<u64>()) {
-            let settings = fixture::default_settings("6.18.0");
+            let settings = test_fixture::default_settings("6.18.0");
             let share = WindowShare::settled_share(&settings).of_packets(&settings, ByteCount::new(mss)).as_ratio().get();
             prop_assert!((0.0..=1.0).contains(&share));
         }
@@ -242,7 +241,7 @@ mod tests {
     fn buffers_at_three_quarters() {
         let settings = HostSettings {
             adv_win_scale: 2,
-            ..fixture::default_settings("3.2.0")
+            ..test_fixture::default_settings("3.2.0")
         };
         let share = WindowShare::settled_share(&settings);
         for (window, space) in [
@@ -274,7 +273,7 @@ mod tests {
         ] {
             let settings = HostSettings {
                 adv_win_scale: scale,
-                ..fixture::default_settings("5.4.0")
+                ..test_fixture::default_settings("5.4.0")
             };
             assert_eq!(
                 WindowShare::settled_share(&settings)
@@ -290,7 +289,7 @@ mod tests {
         #[test]
         fn the_space_for_a_window_gives_it(window in 0_u64..1 << 60, scale in -3_i32..32, old: bool) {
             let kernel = if old { "5.4.0" } else { "6.18.0" };
-            let settings = HostSettings { adv_win_scale: scale, ..fixture::default_settings(kernel) };
+            let settings = HostSettings { adv_win_scale: scale, ..test_fixture::default_settings(kernel) };
             let share = WindowShare::settled_share(&settings);
             prop_assert!(share.window_from_space(share.space_from_window(ByteCount::new(window))).get() >= window);
         }

@@ -1,8 +1,6 @@
-use fullpipe_record::HostSettings;
-use fullpipe_units::ByteCount;
-
 use super::WindowShare;
 use crate::loss::CongestionControl;
+use crate::prelude::*;
 
 const MIB: ByteCount = ByteCount::from_mib(1);
 
@@ -27,8 +25,8 @@ fn whole_mebibytes(size: ByteCount) -> ByteCount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
     use crate::kernel::ReceiveBuffer;
+    use crate::test_fixture;
     use proptest::prelude::*;
 
     /// 1 Gbit/s × 100 ms.
@@ -38,11 +36,11 @@ mod tests {
     fn a_gigabit_over_a_tenth_of_a_second() {
         // 50 MB at one half, 40 MB at 160/256, 25 MB and 37.5 MB.
         assert_eq!(
-            tcp_rmem_max_for(&fixture::default_settings("5.15.0"), NEED),
+            tcp_rmem_max_for(&test_fixture::default_settings("5.15.0"), NEED),
             ByteCount::from_mib(48)
         );
         assert_eq!(
-            tcp_rmem_max_for(&fixture::default_settings("6.18.44"), NEED),
+            tcp_rmem_max_for(&test_fixture::default_settings("6.18.44"), NEED),
             ByteCount::from_mib(39)
         );
         assert_eq!(
@@ -70,7 +68,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_size_found_carries_the_window(window in 1_000_000_u64..500_000_000) {
-            let mut settings = fixture::default_settings("6.18.44");
+            let mut settings = test_fixture::default_settings("6.18.44");
             settings.tcp_rmem.max = tcp_rmem_max_for(&settings, ByteCount::new(window));
             let carried = ReceiveBuffer::autotuned_buffer(&settings).in_flight(ByteCount::new(1448));
             prop_assert!(carried.get() >= window);

@@ -4,7 +4,7 @@
 //! Version 1 is Linux's (`tcp_bbr.c`), from which the constants are. There is no formula for BBR
 //! with other flows, nor beyond the loss that it stands.
 
-use fullpipe_units::{Ratio, Span};
+use crate::prelude::*;
 
 /// Loss up to which BBR keeps its rate as well as the model says. From here to 20 % it falls below
 /// it, and beyond its probes do not make up for what is lost (1 − 1 ÷ 1.25, `bbr_pacing_gain[0]`).

@@ -3,7 +3,7 @@
 //! The response holds for losses evenly spaced, p up to one percent, and windows that no buffer
 //! cuts. Where its own window is smaller than Reno's, CUBIC follows Reno.
 
-use fullpipe_units::{ByteCount, Ratio, Span};
+use crate::prelude::*;
 
 use super::in_bytes;
 use super::mathis::reno_segments;

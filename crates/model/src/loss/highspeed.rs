@@ -4,7 +4,7 @@
 //! Holds for losses evenly spaced, between 10⁻³ and 10⁻⁷; beyond, the RFC goes on with the same
 //! line. Linux has it as the module `highspeed`.
 
-use fullpipe_units::{ByteCount, Ratio};
+use crate::prelude::*;
 
 use super::in_bytes;
 use super::mathis::reno_segments;

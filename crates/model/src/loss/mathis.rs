@@ -5,7 +5,7 @@
 //! it holds for p up to about one percent, and promises too much beyond. p is the share of packets
 //! that are *loss events*: a burst counts once.
 
-use fullpipe_units::{ByteCount, Ratio};
+use crate::prelude::*;
 
 use super::in_bytes;
 

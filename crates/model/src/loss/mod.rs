@@ -19,7 +19,7 @@ mod mathis;
 mod pftk;
 mod random;
 
-use fullpipe_units::{ByteCount, Ratio, Span};
+use crate::prelude::*;
 
 pub(crate) use bbr::{ABSORBS as BBR_ABSORBS, PROBE_RTT_EVERY};
 pub use cubic::{CubicConstants, cubic_window};

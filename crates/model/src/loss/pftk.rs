@@ -6,8 +6,7 @@
 //! round-trip time that does not depend on the window, so not where the flow itself fills a long
 //! queue.
 
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
-
+use crate::prelude::*;
 use crate::window;
 
 /// A connection as the model sees it.

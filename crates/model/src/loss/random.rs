@@ -6,12 +6,11 @@
 //! under independent losses; the tests repeat it. For Reno it gives 1.31 ÷ √p, as Mathis et al.
 //! print for random losses; the formulas are within eight percent of it.
 
-use fullpipe_units::{ByteCount, Ratio, Span};
-
 use super::{
     BBR_ABSORBS, CongestionControl, CubicConstants, FORMULAS_HOLD_TO, PftkFlow, highspeed_window,
     in_bytes, pftk_rate, random_window,
 };
+use crate::prelude::*;
 use crate::{LikelyFactor, window};
 
 /// Mean window ÷ CUBIC's formula for even losses, where the window is CUBIC's own.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture;
+use crate::test_fixture;
 use fullpipe_record::{Buffer, Framing, Segmentation, Writer};
 use fullpipe_units::{Ratio, Span};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ const FAST: BitRate = BitRate::from_mbps(100);
 
 /// Between two hosts of Linux 6.18 with its defaults.
 fn by_default(path: &Path, request: &Request) -> Prediction {
-    let host = fixture::default_settings("6.18.44");
+    let host = test_fixture::default_settings("6.18.44");
     predict(path, &host, &host, request)
 }
 
@@ -33,7 +33,7 @@ fn has_note(prediction: &Prediction, part: &str) -> bool {
 #[test]
 fn by_default_a_long_gigabit_ends_at_the_send_buffer() {
     let got = by_default(
-        &fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
+        &test_fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
         &Request::default(),
     );
     assert_eq!(got.limit, Limit::SendBuffer);
@@ -51,7 +51,7 @@ fn by_default_a_long_gigabit_ends_at_the_send_buffer() {
 
 #[test]
 fn a_rate_that_was_asked_for_is_a_ceiling() {
-    let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
+    let path = test_fixture::ethernet_path(GIGABIT, Span::from_millis(100));
     let asked = |rate, pacing| Request {
         rate,
         pacing,
@@ -83,7 +83,7 @@ fn a_rate_that_was_asked_for_is_a_ceiling() {
 
 #[test]
 fn a_sleeping_writer_fills_its_buffer_less() {
-    let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
+    let path = test_fixture::ethernet_path(GIGABIT, Span::from_millis(100));
     let got = by_default(
         &path,
         &Request {
@@ -101,7 +101,7 @@ fn segments_one_by_one_fill_a_send_buffer_with_less() {
     // 210.8 Mbit/s were measured on Linux 6.18.44.
     let path = Path {
         segmentation: Segmentation::Exact,
-        ..fixture::ethernet_path(GIGABIT, Span::from_millis(100))
+        ..test_fixture::ethernet_path(GIGABIT, Span::from_millis(100))
     };
     let got = by_default(&path, &Request::default());
     assert_eq!(got.limit, Limit::SendBuffer);
@@ -111,13 +111,13 @@ fn segments_one_by_one_fill_a_send_buffer_with_less() {
 
 #[test]
 fn with_a_larger_send_buffer_the_link_is_full() {
-    let mut sender = fixture::default_settings("6.18.44");
+    let mut sender = test_fixture::default_settings("6.18.44");
     sender.tcp_wmem.max = ByteCount::from_mib(32);
-    let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
+    let path = test_fixture::ethernet_path(GIGABIT, Span::from_millis(100));
     let got = predict(
         &path,
         &sender,
-        &fixture::default_settings("6.18.44"),
+        &test_fixture::default_settings("6.18.44"),
         &Request::default(),
     );
     assert_eq!(got.limit, Limit::Capacity);
@@ -134,11 +134,11 @@ fn with_a_larger_send_buffer_the_link_is_full() {
 fn gordons_table_on_his_kernel() {
     let host = HostSettings {
         adv_win_scale: 2,
-        ..fixture::default_settings("3.0.0")
+        ..test_fixture::default_settings("3.0.0")
     };
     let path = Path {
         segmentation: Segmentation::Exact,
-        ..fixture::ethernet_path(FAST, Span::from_millis(10))
+        ..test_fixture::ethernet_path(FAST, Span::from_millis(10))
     };
     for (buffer, expected_mbps, measured_mbps) in [
         (50_000, 60.0, 54.1),
@@ -167,7 +167,7 @@ fn gordons_table_on_his_kernel() {
 #[test]
 fn elsens_windows_over_half_the_world() {
     let path = with_forward(
-        &fixture::ethernet_path(FAST, Span::from_millis(173)),
+        &test_fixture::ethernet_path(FAST, Span::from_millis(173)),
         |forward| forward.framing = Framing::Ip,
     );
     for (kib, textbook, kernel_model, published_mbps) in [
@@ -194,7 +194,7 @@ fn elsens_windows_over_half_the_world() {
 
 #[test]
 fn the_lowest_of_windows_and_link_decides() {
-    let path = fixture::ethernet_path(BitRate::from_mbps(622), Span::from_millis(154));
+    let path = test_fixture::ethernet_path(BitRate::from_mbps(622), Span::from_millis(154));
     let at = |streams| {
         by_default(
             &path,
@@ -213,7 +213,7 @@ fn the_lowest_of_windows_and_link_decides() {
 fn serialisation_counts_where_the_round_trip_is_short() {
     // A window of one BDP does not fill a link whose packets take a tenth of the round trip.
     let got = by_default(
-        &fixture::ethernet_path(FAST, Span::from_millis(1)),
+        &test_fixture::ethernet_path(FAST, Span::from_millis(1)),
         &asking(Buffer::Window(ByteCount::new(12_500))),
     );
     assert_eq!(got.textbook, FAST);
@@ -226,7 +226,7 @@ fn serialisation_counts_where_the_round_trip_is_short() {
 #[test]
 fn a_fixed_buffer_binds_both_ends() {
     let got = by_default(
-        &fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
+        &test_fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
         &asking(Buffer::Request(ByteCount::new(50_000))),
     );
     let ceiling = |kind| got.find_ceiling(kind).unwrap();
@@ -246,7 +246,7 @@ fn a_fixed_buffer_binds_both_ends() {
 
 #[test]
 fn a_request_beyond_the_hosts_maximum_is_said() {
-    let path = fixture::ethernet_path(GIGABIT, Span::from_millis(15));
+    let path = test_fixture::ethernet_path(GIGABIT, Span::from_millis(15));
     let got = by_default(&path, &asking(Buffer::Request(ByteCount::new(6_553_500))));
     assert!(
         has_note(
@@ -261,8 +261,8 @@ fn a_request_beyond_the_hosts_maximum_is_said() {
 
 #[test]
 fn loss_makes_small_packets_slow() {
-    let long = fixture::ethernet_path(GIGABIT, Span::from_millis(98));
-    let mut host = fixture::default_settings("6.18.44");
+    let long = test_fixture::ethernet_path(GIGABIT, Span::from_millis(98));
+    let mut host = test_fixture::default_settings("6.18.44");
     host.tcp_wmem.max = ByteCount::from_mib(64);
     host.tcp_rmem.max = ByteCount::from_mib(64);
     let at = |mtu| {
@@ -289,7 +289,7 @@ fn loss_makes_small_packets_slow() {
 #[test]
 fn bbr_ignores_loss_and_costs_its_probes() {
     let path = with_forward(
-        &fixture::ethernet_path(FAST, Span::from_millis(20)),
+        &test_fixture::ethernet_path(FAST, Span::from_millis(20)),
         |forward| {
             forward.loss = Some(Ratio::new(0.02));
         },
@@ -311,7 +311,7 @@ fn bbr_ignores_loss_and_costs_its_probes() {
 #[test]
 fn another_congestion_control_is_taken_as_reno() {
     let path = with_forward(
-        &fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
+        &test_fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
         |forward| {
             forward.loss = Some(Ratio::new(1e-4));
         },
@@ -333,7 +333,7 @@ fn another_congestion_control_is_taken_as_reno() {
 
 #[test]
 fn a_short_queue_lowers_only_the_low_figure() {
-    let deep = fixture::ethernet_path(FAST, Span::from_millis(100));
+    let deep = test_fixture::ethernet_path(FAST, Span::from_millis(100));
     let short = with_forward(&deep, |forward| forward.queue = Some(ByteCount::ZERO));
     let (deep, short) = (
         by_default(&deep, &Request::default()),
@@ -349,7 +349,7 @@ fn a_short_queue_lowers_only_the_low_figure() {
 #[test]
 fn a_link_that_no_window_overfills_needs_no_queue() {
     let path = with_forward(
-        &fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
+        &test_fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
         |forward| {
             forward.queue = Some(ByteCount::ZERO);
         },
@@ -362,13 +362,13 @@ fn a_link_that_no_window_overfills_needs_no_queue() {
 #[test]
 fn without_scaling_at_either_end_a_window_is_16_bits() {
     let (on, off) = (
-        fixture::default_settings("6.18.44"),
+        test_fixture::default_settings("6.18.44"),
         HostSettings {
             window_scaling: false,
-            ..fixture::default_settings("6.18.44")
+            ..test_fixture::default_settings("6.18.44")
         },
     );
-    let path = fixture::ethernet_path(GIGABIT, Span::from_millis(50));
+    let path = test_fixture::ethernet_path(GIGABIT, Span::from_millis(50));
     for (sender, receiver, end) in [(&on, &off, "the receiver:"), (&off, &on, "the sender:")] {
         let got = predict(&path, sender, receiver, &Request::default());
         assert_eq!(got.textbook.to_string(), "10.49 Mbit/s");
@@ -383,7 +383,7 @@ fn without_scaling_at_either_end_a_window_is_16_bits() {
 #[test]
 fn an_unknown_bandwidth_sets_no_ceiling() {
     let path = with_forward(
-        &fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
+        &test_fixture::ethernet_path(GIGABIT, Span::from_millis(100)),
         |forward| forward.rate = None,
     );
     let got = by_default(&path, &Request::default());
@@ -401,7 +401,7 @@ fn an_unknown_bandwidth_sets_no_ceiling() {
 
 #[test]
 fn a_transfer_that_ends_in_its_ramp_is_said() {
-    let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
+    let path = test_fixture::ethernet_path(GIGABIT, Span::from_millis(100));
     let of = |bytes| {
         by_default(
             &path,
@@ -417,7 +417,7 @@ fn a_transfer_that_ends_in_its_ramp_is_said() {
 
 #[test]
 fn a_window_between_two_scales_is_said() {
-    let path = fixture::ethernet_path(GIGABIT, Span::from_millis(100));
+    let path = test_fixture::ethernet_path(GIGABIT, Span::from_millis(100));
     let of = |bytes| by_default(&path, &asking(Buffer::Window(ByteCount::new(bytes))));
     assert!(has_note(&of(70_000), "no SO_RCVBUF makes"));
     assert!(!has_note(&of(100_000), "no SO_RCVBUF makes"));
@@ -489,7 +489,7 @@ fn anything() -> impl Strategy<Value = (Path, HostSettings, Request)> {
             mss: host.2[0].then_some(size(load.4)),
             ..Request::default()
         };
-        let mut settings = fixture::default_settings(&format!("{}.{}", host.4.0, host.4.1));
+        let mut settings = test_fixture::default_settings(&format!("{}.{}", host.4.0, host.4.1));
         settings.tcp_rmem.max = size(host.0);
         settings.tcp_wmem.max = size(host.1);
         settings.rmem_max = host.2[0].then_some(size(host.1));
@@ -534,9 +534,9 @@ proptest! {
         better in 0..6,
     ) {
         let kernel_model = |rate: u64, rtt: u64, loss: f64, wmem: u64, rmem: u64, streams: u16| {
-            let path = fixture::ethernet_path(BitRate::from_bps(rate), Span::from_nanos(rtt));
+            let path = test_fixture::ethernet_path(BitRate::from_bps(rate), Span::from_nanos(rtt));
             let path = with_forward(&path, |forward| forward.loss = Some(Ratio::new(loss)));
-            let mut host = fixture::default_settings("6.18.44");
+            let mut host = test_fixture::default_settings("6.18.44");
             host.tcp_wmem.max = ByteCount::new(wmem);
             host.tcp_rmem.max = ByteCount::new(rmem);
             let request = Request { streams, congestion: Some(control.to_owned()), ..Request::default() };
@@ -564,10 +564,10 @@ proptest! {
         rmem in 10_000_u64..100_000_000,
         streams in 1_u16..20,
     ) {
-        let mut host = fixture::default_settings("6.18.44");
+        let mut host = test_fixture::default_settings("6.18.44");
         host.tcp_rmem.max = ByteCount::new(rmem);
         host.tcp_wmem.max = ByteCount::from_mib(4096);
-        let path = fixture::ethernet_path(BitRate::from_bps(rate), Span::from_nanos(rtt));
+        let path = test_fixture::ethernet_path(BitRate::from_bps(rate), Span::from_nanos(rtt));
         let got = predict(&path, &host, &host, &Request { streams, ..Request::default() });
         let window = got.find_ceiling(Limit::ReceiveWindow).unwrap().window.unwrap();
         let needed = got.window_needed.unwrap();
@@ -578,7 +578,7 @@ proptest! {
 
 #[test]
 fn short_runs_of_losses_are_answered_once() {
-    let path = fixture::ethernet_path(BitRate::from_mbps(150), Span::from_millis(40));
+    let path = test_fixture::ethernet_path(BitRate::from_mbps(150), Span::from_millis(40));
     let under = |runs: &str| {
         let losses: fullpipe_record::LossPattern = runs.parse().unwrap();
         let path = with_forward(&path, |forward| {

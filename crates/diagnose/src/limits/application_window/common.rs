@@ -4,21 +4,13 @@
 use std::net::SocketAddr;
 
 use fullpipe_model::application::{Application, find_application};
-use fullpipe_record::{
-    ApplicationWindowVerdict, At, Cause as CauseName, CpuVerdict, Evidence, LegalVerdict, Limit,
-    ReceiverApplicationVerdict, Remedy, Sample, Scope, SendBufferVerdict, SenderApplicationVerdict,
-    UnknownVerdict,
-};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use fullpipe_record::{ApplicationWindowVerdict, Cause as CauseName, CpuVerdict, UnknownVerdict};
 
-use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::{Finding, candidate_sets};
-use crate::gates::EvidenceAmount;
-use crate::limits::Cause;
 use crate::limits::application_window::credit::{ProgramCredit, is_reached};
-use crate::signals::{CaptureView, TransferView, time_ratio};
+use crate::limits::prelude::*;
+use crate::signals::time_ratio;
 use crate::text;
-use crate::thresholds::{FULLY_TUNED_SHARE, MIN_CHANNEL_FILL, MIN_LIMIT_SHARE};
+use crate::thresholds::{FULLY_TUNED_SHARE, MIN_CHANNEL_FILL};
 
 candidate_sets! {
     /// As much in each round trip, from the receiving end.

@@ -1,14 +1,10 @@
 //! Credit above TCP: the sending program may have so many bytes on the way, and waits for a message
 //! of the receiving one before it sends more.
 
-use fullpipe_record::{Evidence, Sample, TcpInfo};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, Span, median};
-
+use crate::limits::prelude::*;
 use crate::signals::arrivals::growth_in_flow;
-use crate::signals::{
-    JudgedSample, ReceiverView, SenderStream, SenderView, share_of_votes, time_ratio,
-};
-use crate::thresholds::{MIN_CHANNEL_FILL, MIN_LIMIT_SHARE, TICK_TOLERANCE};
+use crate::signals::{JudgedSample, time_ratio};
+use crate::thresholds::{MIN_CHANNEL_FILL, TICK_TOLERANCE};
 
 /// Credit that holds a transfer back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

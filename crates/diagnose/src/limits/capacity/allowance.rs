@@ -1,17 +1,9 @@
 //! A rate that falls to a lower one and stays there: an allowance that was used up.
 
-use fullpipe_record::{
-    At, CapacityVerdict, CongestionWindowVerdict, LegalVerdict, LossVerdict, Scope,
-    TransferProgress,
-};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span, median};
-
-use crate::advice::ManualRemedy;
-use crate::finding::{Finding, candidate_sets};
-use crate::limits::Cause;
 use crate::limits::capacity::{cause_of_capacity, flow_limit, link};
-use crate::signals::path::{rtt_is_inflated_over, stated_capacity};
-use crate::signals::{ReceiverView, SenderView, time_ratio};
+use crate::limits::prelude::*;
+use crate::signals::path::rtt_is_inflated_over;
+use crate::signals::time_ratio;
 use crate::thresholds::{MIN_RECOVERIES, SOON_AFTER_FIRST_LOSS};
 
 candidate_sets! {

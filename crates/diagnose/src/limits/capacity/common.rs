@@ -1,10 +1,6 @@
 //! A bottleneck that is full, on the path or in the sending host.
 
-use fullpipe_record::Limit;
-
-use crate::finding::Finding;
-use crate::limits::{Cause, CauseNames, SenderSentence};
-use crate::signals::ReceiverView;
+use crate::limits::prelude::*;
 use crate::text;
 
 /// Returns a cause of a full bottleneck, with its sentence.

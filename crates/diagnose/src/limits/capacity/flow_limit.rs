@@ -1,16 +1,8 @@
 //! A bound of each connection, which several of them multiply.
 
-use fullpipe_record::{
-    At, CapacityVerdict, Change, LegalVerdict, Limit, LossVerdict, Remedy, Scope,
-};
-use fullpipe_units::{BitRate, ByteCount, median};
-
-use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::{Finding, candidate_sets};
-use crate::limits::Cause;
 use crate::limits::capacity::cause_of_capacity;
-use crate::signals::SenderView;
-use crate::signals::path::{self, stated_capacity};
+use crate::limits::prelude::*;
+use crate::signals::path;
 use crate::text;
 use crate::thresholds::{MAX_STREAMS, NEXT_SIZE_FACTOR, SHARED_PIPE_SHARE};
 

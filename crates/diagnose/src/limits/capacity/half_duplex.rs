@@ -1,15 +1,9 @@
 //! A link of a host that carries data in one direction at a time.
 
-use fullpipe_record::{
-    At, CapacityVerdict, DeviceReport, Evidence, LegalVerdict, Limit, Machine, Scope,
-};
-use fullpipe_units::{BitRate, count_noun};
+use fullpipe_record::DeviceReport;
 
-use crate::advice::ManualRemedy;
-use crate::finding::Finding;
-use crate::limits::Cause;
 use crate::limits::capacity::cause_of_capacity;
-use crate::signals::TransferView;
+use crate::limits::prelude::*;
 use crate::thresholds::MIN_OWN_DROPS;
 
 pub(crate) const CAUSE: Cause = Cause {

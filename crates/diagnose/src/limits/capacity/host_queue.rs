@@ -1,14 +1,9 @@
 //! The sending host's own queue or device, which drops packets.
 
-use fullpipe_record::{At, CapacityVerdict, Change, Remedy, Scope};
-use fullpipe_units::SegCount;
-
-use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::Finding;
-use crate::limits::Cause;
 use crate::limits::capacity::cause_of_capacity;
 use crate::limits::pacing::qdisc;
-use crate::signals::{CaptureView, SenderView, machine};
+use crate::limits::prelude::*;
+use crate::signals::machine;
 use crate::thresholds::{MIN_OWN_DROPS, MIN_OWN_DROPS_SHARE, NEXT_SIZE_FACTOR};
 
 pub(crate) const CAUSE: Cause = Cause {

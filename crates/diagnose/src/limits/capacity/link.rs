@@ -1,28 +1,18 @@
 //! A link that is full.
 
-use fullpipe_record::{
-    CapacityVerdict, CongestionWindowVerdict, LegalVerdict, Limit, LossVerdict, PacingVerdict,
-    Scope, SendBufferVerdict, SenderApplicationVerdict, TransferProgress,
-};
-use fullpipe_units::{BitRate, Ratio, Span};
-
-use crate::advice::ManualRemedy;
-use crate::finding::{Finding, candidate_sets};
-use crate::limits::Cause;
 use crate::limits::capacity::{cause_of_capacity, flow_limit, shared};
 use crate::limits::loss::loss_window;
+use crate::limits::prelude::*;
 use crate::limits::sender_application::idle::{NO_TIME_TO_WRITE, PAUSES_OR_FULL_PATH};
+use crate::signals::losses;
 use crate::signals::path::{
     self, exceeds_the_pipe, judged_part, mean_trend, queue_before_the_load, rate_trend,
-    rtt_is_inflated_over, rtt_trend, stated_capacity, time_on_the_line,
+    rtt_is_inflated_over, rtt_trend, time_on_the_line,
 };
-use crate::signals::{CaptureView, ReceiverView, SenderView, TransferView, losses, share_of_votes};
-use crate::text::time_text;
 use crate::thresholds::{
-    CLEARLY_LOWER_SHARE, CLOCK_TICK, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FEW_SEGMENTS,
-    FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, GROWN_WINDOW_FACTOR, INFLATED_RTT_FACTOR,
-    MIN_ECHOES, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES, MIN_RECOVERIES, MIN_SHARE_OF_BURSTS,
-    SHARED_PIPE_SHARE, WHOLE_RATE_SHARE,
+    CLEARLY_LOWER_SHARE, CLOCK_TICK, FASTER_THAN_A_BUFFER, FASTER_THAN_A_PACE, FULL_PIPE_SHARE,
+    FULL_PIPE_SHARE_UNDER_BBR, GROWN_WINDOW_FACTOR, INFLATED_RTT_FACTOR, MIN_ECHOES,
+    MIN_LOSS_OF_PROBES, MIN_RECOVERIES, MIN_SHARE_OF_BURSTS, SHARED_PIPE_SHARE, WHOLE_RATE_SHARE,
 };
 
 candidate_sets! {

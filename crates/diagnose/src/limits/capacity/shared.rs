@@ -1,16 +1,11 @@
 //! A full link that others load too.
 
-use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, Limit, LossVerdict, Scope};
-use fullpipe_units::BitRate;
-
-use crate::advice::ManualRemedy;
-use crate::finding::Finding;
-use crate::limits::Cause;
 use crate::limits::capacity::{self, cause_of_capacity};
+use crate::limits::prelude::*;
 use crate::limits::sender_application::idle::PAUSES_OR_FULL_PATH;
-use crate::signals::path::{queue_before_the_load, stated_capacity};
-use crate::signals::{ReceiverView, SenderView, losses};
-use crate::text::{self, time_text};
+use crate::signals::losses;
+use crate::signals::path::queue_before_the_load;
+use crate::text;
 use crate::thresholds::{
     FASTER_THAN_A_BUFFER, REGROWN_WINDOW_FACTOR, ROUNDS_OF_STARTUP, SHARED_PIPE_SHARE,
 };

@@ -1,10 +1,6 @@
 //! A congestion window that is small, though no loss holds it down now.
 
-use fullpipe_record::{At, Remedy, Scope};
-
-use crate::advice::RemedyAdvice;
-use crate::limits::{Cause, CauseNames, SenderSentence};
-use crate::signals::SenderView;
+use crate::limits::prelude::*;
 use crate::text;
 
 /// Returns a cause of a small congestion window, with its sentence.

@@ -1,15 +1,10 @@
 //! A congestion window that grows, after a loss or without one.
 
-use fullpipe_record::{CapacityVerdict, CongestionWindowVerdict, LegalVerdict};
-use fullpipe_units::{Ratio, Span};
-
-use crate::finding::{Finding, candidate_sets};
-use crate::limits::Cause;
 use crate::limits::congestion_window::{cause_of_window, longer_transfer, window_text};
 use crate::limits::loss::shallow_queue::pace_below_the_bottleneck;
+use crate::limits::prelude::*;
+use crate::signals::losses;
 use crate::signals::path::mean_trend;
-use crate::signals::{CaptureView, ReceiverView, SenderView, losses};
-use crate::text::time_text;
 use crate::thresholds::{REGROWING_WINDOW_FACTOR, REGROWN_WINDOW_FACTOR};
 
 candidate_sets! {

@@ -1,13 +1,9 @@
 //! Transfers that end before their congestion window has grown.
 
-use fullpipe_record::{CongestionWindowVerdict, Sample};
-use fullpipe_units::{ByteCount, Ratio, Span};
-
-use crate::finding::{Finding, candidate_sets};
 use crate::limits::congestion_window::{cause_of_window, longer_transfer};
-use crate::limits::{Cause, receive_window};
-use crate::signals::{CaptureView, SeenEnd, TransferView};
-use crate::text::time_text;
+use crate::limits::prelude::*;
+use crate::limits::receive_window;
+use crate::signals::SeenEnd;
 use crate::thresholds::INITIAL_WINDOW;
 
 candidate_sets! {

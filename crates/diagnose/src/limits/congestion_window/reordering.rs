@@ -1,13 +1,7 @@
 //! Packets that overtake others and are taken for lost.
 
-use fullpipe_record::{CongestionWindowVerdict, Scope, TcpInfo};
-use fullpipe_units::{Ratio, SegCount};
-
-use crate::advice::ManualRemedy;
-use crate::finding::Finding;
-use crate::limits::Cause;
 use crate::limits::congestion_window::{cause_of_window, window_text};
-use crate::signals::SenderView;
+use crate::limits::prelude::*;
 use crate::thresholds::MIN_NEEDLESS_SHARE;
 
 pub(crate) const CAUSE: Cause = Cause {

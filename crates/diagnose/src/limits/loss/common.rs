@@ -2,17 +2,14 @@
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{At, Change, LossVerdict, Remedy, Scope};
-use fullpipe_units::{BitRate, ByteCount, Ratio};
 
-use crate::advice::RemedyAdvice;
-use crate::finding::Finding;
+use crate::limits::ReceiverSentence;
 use crate::limits::congestion_window::growth::AFTER_A_BURST;
 use crate::limits::loss::policer::{self, POLICER_OR_QUEUE};
-use crate::limits::{Cause, CauseNames, ReceiverSentence, SenderSentence};
+use crate::limits::prelude::*;
 use crate::signals::path::time_on_the_line;
-use crate::signals::{RetransmittedSegments, SenderView, losses};
-use crate::text::{self, time_text};
+use crate::signals::{RetransmittedSegments, losses};
+use crate::text;
 use crate::thresholds::{EXPLAINED_BY_LOSS_FACTOR, MIN_RECOVERIES};
 
 /// Recoveries that are recurring loss where none is in the judged part.

@@ -2,18 +2,15 @@
 
 use fullpipe_model::loss::CongestionControl;
 use fullpipe_model::window;
-use fullpipe_record::{CapacityVerdict, LossVerdict, Sample};
-use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::allowance::{ALLOWANCE_OR_POLICER, FallenRate};
+use crate::limits::prelude::*;
+use crate::signals::LossEpisodes;
 use crate::signals::arrivals::{counter_growth, growth_in_flow};
 use crate::signals::path::queue_before_the_load;
-use crate::signals::{LossEpisodes, ReceiverView, share_of_votes};
 use crate::thresholds::{
-    EXPLAINED_BY_LOSS_FACTOR, MIN_EPISODES, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
-    MIN_NEEDLESS_SHARE, MIN_RECOVERIES, MIN_RETRANSMISSION_TIMEOUT, NO_BURST_BEFORE_QUEUE,
-    REGROWING_WINDOW_FACTOR, ROUNDS_OF_STARTUP,
+    EXPLAINED_BY_LOSS_FACTOR, MIN_EPISODES, MIN_LOSS_OF_PROBES, MIN_NEEDLESS_SHARE, MIN_RECOVERIES,
+    MIN_RETRANSMISSION_TIMEOUT, NO_BURST_BEFORE_QUEUE, REGROWING_WINDOW_FACTOR, ROUNDS_OF_STARTUP,
 };
 
 candidate_sets! {

@@ -1,15 +1,11 @@
 //! A device that discards what exceeds a rate.
 
-use fullpipe_record::{At, LossVerdict, Remedy, Scope};
-use fullpipe_units::{BitRate, Ratio, Span};
-
-use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::link::too_much_for_bbr;
+use crate::limits::loss;
 use crate::limits::loss::{cause_of_losses, loss_sentence};
-use crate::limits::{Cause, loss};
-use crate::signals::path::{stated_capacity, time_on_the_line};
-use crate::signals::{CaptureView, SenderView, losses, policer_rate};
+use crate::limits::prelude::*;
+use crate::signals::path::time_on_the_line;
+use crate::signals::{losses, policer_rate};
 use crate::thresholds::{
     CLOCK_TICK, FULL_PIPE_SHARE, FULL_PIPE_SHARE_UNDER_BBR, MIN_BURST_SHARE, MIN_LOSS_OF_PROBES,
 };

@@ -1,10 +1,7 @@
 //! Losses at random, which no queue explains.
 
-use fullpipe_record::Scope;
-
-use crate::advice::ManualRemedy;
-use crate::limits::Cause;
 use crate::limits::loss::{cause_of_losses, loss_sentence};
+use crate::limits::prelude::*;
 
 pub(crate) const CAUSE: Cause = Cause {
     setting_remedies: |advice| vec![advice.bbr_remedy(), advice.parallel_streams()],

@@ -1,14 +1,10 @@
 //! Losses that are drops of the receiving host.
 
-use fullpipe_record::{Limit, LossVerdict, Machine, Remedy, Scope};
-
-use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::Finding;
-use crate::limits::Cause;
 use crate::limits::loss::{cause_of_losses, lost_text, pace_below};
+use crate::limits::prelude::*;
 use crate::signals::machine::{self, DropCounter, HostDrops};
-use crate::signals::{ReceiverView, SeenEnd, SenderView, TransferView, path, policer_rate};
-use crate::text::{self, time_text};
+use crate::signals::{SeenEnd, path, policer_rate};
+use crate::text;
 use crate::thresholds::MIN_OWN_DROPS;
 
 pub(crate) const CAUSE: Cause = Cause {

@@ -1,10 +1,8 @@
 //! Losses in a queue that is shorter than the bursts.
 
-use fullpipe_record::{Remedy, Scope};
-
-use crate::advice::{ChangeOutlook, ManualRemedy, RemedyAdvice};
-use crate::limits::Cause;
+use crate::advice::ChangeOutlook;
 use crate::limits::loss::{cause_of_losses, loss_sentence, pace_below};
+use crate::limits::prelude::*;
 use crate::signals::policer_rate;
 
 pub(crate) const CAUSE: Cause = Cause {

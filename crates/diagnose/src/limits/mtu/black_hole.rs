@@ -1,15 +1,10 @@
 //! Full segments that vanish on the path.
 
-use fullpipe_record::{At, Change, MtuVerdict, Remedy, Sample, Scope, SenderApplicationVerdict};
-use fullpipe_units::{ByteCount, SegCount};
+use fullpipe_record::MtuVerdict;
 
-use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::{Finding, candidate_sets};
-use crate::limits::Cause;
 use crate::limits::mtu::cause_of_size;
-use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView};
-use crate::text::size_text;
-use crate::thresholds::{FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
+use crate::limits::prelude::*;
+use crate::thresholds::{MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
 
 candidate_sets! {
     /// Next to no data on an open connection.

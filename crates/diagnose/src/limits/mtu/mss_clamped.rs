@@ -1,19 +1,11 @@
 //! Segments that are needlessly small.
 
 use fullpipe_model::framing;
-use fullpipe_record::{
-    At, Buffer, CaptureEvidence, CongestionWindowVerdict, Evidence, IpVersion, Limit, MtuVerdict,
-    Scope,
-};
-use fullpipe_units::ByteCount;
+use fullpipe_record::MtuVerdict;
 
-use crate::advice::ManualRemedy;
-use crate::finding::{Finding, candidate_sets};
-use crate::limits::Cause;
 use crate::limits::mtu::cause_of_size;
-use crate::signals::{Row, SeenEnd, SenderView, TransferView, path, syn_quotes};
-use crate::text::size_text;
-use crate::thresholds::MIN_LIMIT_SHARE;
+use crate::limits::prelude::*;
+use crate::signals::{Row, SeenEnd, path, syn_quotes};
 
 pub(crate) const CAUSE: Cause = Cause {
     manual_remedies: &[ManualRemedy::new(

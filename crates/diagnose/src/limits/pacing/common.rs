@@ -1,6 +1,6 @@
 //! Senders that keep to a pace below what their windows allow.
 
-use crate::limits::{Cause, CauseNames, SenderSentence};
+use crate::limits::prelude::*;
 
 /// Returns a cause of a pace, with its sentence.
 pub(crate) const fn cause_of_pace(names: CauseNames, sentence: SenderSentence) -> Cause {

@@ -1,16 +1,11 @@
 //! A pace of the congestion control below its window.
 
 use fullpipe_model::window;
-use fullpipe_record::{At, Change, PacingVerdict, Remedy, Scope, TcpInfo};
-use fullpipe_units::{BitRate, Ratio, median};
 
-use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::Finding;
-use crate::limits::Cause;
 use crate::limits::pacing::cause_of_pace;
-use crate::signals::{SenderView, share_of_votes};
-use crate::text::{self, rate_text, size_text};
-use crate::thresholds::{CLEARLY_LOWER_SHARE, MIN_LIMIT_SHARE, REACHED_RATE_SHARE};
+use crate::limits::prelude::*;
+use crate::text::{self, rate_text};
+use crate::thresholds::{CLEARLY_LOWER_SHARE, REACHED_RATE_SHARE};
 
 pub(crate) const CAUSE: Cause = Cause {
     setting_remedies: |advice| vec![advice.bbr_remedy(), default_pacing_ratios(advice)],

@@ -1,23 +1,15 @@
 //! A maximum pace of the sockets.
 
-use fullpipe_record::{
-    At, BurstRate, CapacityVerdict, Change, PacingVerdict, Remedy, Scope, SendBufferVerdict,
-    SenderApplicationVerdict,
-};
-use fullpipe_units::{BitRate, Ratio, Span};
+use fullpipe_record::BurstRate;
 
-use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::{Finding, candidate_sets};
-use crate::limits::Cause;
 use crate::limits::capacity::link::FULL_OR_PACED;
 use crate::limits::pacing::cause_of_pace;
+use crate::limits::prelude::*;
 use crate::limits::sender_application::rate_limited;
 use crate::limits::sender_itself::BUFFER_OR_PROGRAM;
-use crate::signals::{CaptureView, ReceiverView, SenderView, path};
+use crate::signals::path;
 use crate::text::{self, rate_text};
-use crate::thresholds::{
-    FEW_SEGMENTS, MAX_PACE_FACTOR, MIN_PACED_SHARE, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,
-};
+use crate::thresholds::{MAX_PACE_FACTOR, MIN_PACED_SHARE, REACHED_RATE_SHARE, WHOLE_RATE_SHARE};
 
 candidate_sets! {
     /// Data that comes evenly, with more in flight at times.

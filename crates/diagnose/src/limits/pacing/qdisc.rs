@@ -1,16 +1,13 @@
 //! A queueing discipline of the sending host that holds packets to a rate.
 
 use fullpipe_model::framing;
-use fullpipe_record::{IpVersion, PacingVerdict, QdiscReport, Scope};
-use fullpipe_units::{BitRate, ByteCount, Ratio};
+use fullpipe_record::QdiscReport;
 
-use crate::advice::ManualRemedy;
-use crate::finding::Finding;
-use crate::limits::Cause;
 use crate::limits::pacing::cause_of_pace;
-use crate::signals::{SenderView, machine, share_of_votes};
+use crate::limits::prelude::*;
+use crate::signals::machine;
 use crate::text;
-use crate::thresholds::{MIN_LIMIT_SHARE, REACHED_RATE_SHARE, SEGMENT_TRAIN};
+use crate::thresholds::{REACHED_RATE_SHARE, SEGMENT_TRAIN};
 
 pub(crate) const CAUSE: Cause = Cause {
     setting_remedies: |advice| vec![advice.default_discipline()],

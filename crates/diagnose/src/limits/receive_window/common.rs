@@ -1,24 +1,17 @@
 //! A receiver that allows too little in flight.
 
 use fullpipe_model::window;
-use fullpipe_record::{
-    Buffer, CapacityVerdict, CongestionWindowVerdict, Limit, ReceiveWindowVerdict,
-    ReceiverApplicationVerdict,
-};
-use fullpipe_units::{ByteCount, Ratio, Span};
 
-use crate::finding::{Finding, candidate_sets};
+use crate::limits::ReceiverSentence;
 use crate::limits::capacity::link;
+use crate::limits::prelude::*;
 use crate::limits::receive_window::host;
 use crate::limits::receiver_application::slow_reader::{self, usual_and_most};
 use crate::limits::sender_application::idle::PAUSES_OR_WINDOW;
-use crate::limits::{Cause, CauseNames, ReceiverSentence, SenderSentence};
 use crate::signals::path::exceeds_the_pipe;
-use crate::signals::{
-    CaptureView, ReceiverView, Row, SenderStream, SenderView, share_of_votes, size_ratio,
-};
-use crate::text::{self, rate_clause, size_text};
-use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_LIMIT_SHARE, MIN_WINDOW_FILL, MIN_WINDOW_USE};
+use crate::signals::{Row, size_ratio};
+use crate::text::{self, rate_clause};
+use crate::thresholds::{FALLEN_WINDOW_SHARE, MIN_WINDOW_FILL, MIN_WINDOW_USE};
 
 candidate_sets! {
     /// Windows of this end without a scale, which it offers.

@@ -1,17 +1,12 @@
 //! Devices between the ends that change windows.
 
-use fullpipe_record::{
-    At, Buffer, Evidence, Handshake, Limit, ReceiveWindowVerdict, Sample, Scope, WindowEdit,
-};
-use fullpipe_units::ByteCount;
+use fullpipe_record::{Handshake, WindowEdit};
 
-use crate::advice::ManualRemedy;
-use crate::finding::{Finding, candidate_sets};
-use crate::limits::Cause;
+use crate::limits::prelude::*;
 use crate::limits::receive_window::{cause_of_window, own_window_sentence, window_sentence};
 use crate::signals::snapshot::own_window;
-use crate::signals::{CaptureView, ReceiverView, SenderView, syn_quotes};
-use crate::thresholds::{CLOCKED_SHARE, FEW_SEGMENTS, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
+use crate::signals::syn_quotes;
+use crate::thresholds::{CLOCKED_SHARE, MAX_FIRST_WINDOW, MIN_TIME_WITHOUT_PROGRESS};
 
 candidate_sets! {
     /// A sender that sends next to nothing into a window that is open.

@@ -2,19 +2,13 @@
 
 use fullpipe_model::improvement::WindowConstraint;
 use fullpipe_model::kernel::{self, ReceiveBuffer};
-use fullpipe_record::{
-    Buffer, Cause as CauseName, Evidence, LegalVerdict, ReceiveWindowVerdict, Remedy,
-};
-use fullpipe_units::{ByteCount, Ratio};
+use fullpipe_record::Cause as CauseName;
 
-use crate::advice::RemedyAdvice;
-use crate::finding::{Finding, candidate_sets};
-use crate::gates::EvidenceAmount;
-use crate::limits::Cause;
+use crate::limits::prelude::*;
 use crate::limits::receive_window::{
     cause_of_window, device, memory_pressure, own_window_sentence, window_sentence,
 };
-use crate::signals::{CaptureView, ReceiverView, SenderStream, SenderView, size_ratio, syn_quotes};
+use crate::signals::{size_ratio, syn_quotes};
 use crate::thresholds::{FULLY_TUNED_SHARE, GROWN_WINDOW_FACTOR};
 
 candidate_sets! {

@@ -1,16 +1,9 @@
 //! A receiving host that saves the memory of its TCP sockets, and so makes all windows small.
 
-use fullpipe_record::{Limit, Machine, ReceiveWindowVerdict, Sample, Scope};
-use fullpipe_units::{ByteCount, Ratio};
-
-use crate::advice::ManualRemedy;
-use crate::finding::{Finding, candidate_sets};
-use crate::gates::EvidenceAmount;
-use crate::limits::Cause;
+use crate::limits::prelude::*;
 use crate::limits::receive_window::{cause_of_window, own_window_sentence, window_sentence};
+use crate::signals::machine;
 use crate::signals::snapshot::own_window;
-use crate::signals::{ReceiverView, SenderStream, SenderView, machine, share_of_votes};
-use crate::thresholds::MIN_LIMIT_SHARE;
 
 candidate_sets! {
     /// Windows that fell to a few segments.

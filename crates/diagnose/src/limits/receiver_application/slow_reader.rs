@@ -1,24 +1,16 @@
 //! A receiving program that takes data slowly.
 
 use fullpipe_model::window;
-use fullpipe_record::{
-    At, LegalVerdict, Limit, ReceiveWindowVerdict, ReceiverApplicationVerdict, Sample, Scope,
-    samples_by_stream,
-};
-use fullpipe_units::{BitRate, ByteCount, Ratio, SegCount, median};
+use fullpipe_record::samples_by_stream;
 
-use crate::advice::ManualRemedy;
-use crate::finding::{Finding, candidate_sets};
 use crate::limits::capacity::link;
+use crate::limits::prelude::*;
 use crate::limits::receiver_application::cause_of_reader;
-use crate::limits::{Cause, cpu, receive_window};
+use crate::limits::{cpu, receive_window};
+use crate::signals::JudgedSample;
 use crate::signals::path::{self, time_on_the_line};
-use crate::signals::{
-    CaptureView, JudgedSample, ReceiverView, SenderStream, SenderView, share_of_votes,
-};
-use crate::text::{size_text, time_text};
 use crate::thresholds::{
-    FALLEN_WINDOW_SHARE, INFLATED_RTT_FACTOR, MIN_LIMIT_SHARE, MIN_WINDOW_USE, UNREAD_BUFFER_SHARE,
+    FALLEN_WINDOW_SHARE, INFLATED_RTT_FACTOR, MIN_WINDOW_USE, UNREAD_BUFFER_SHARE,
 };
 
 candidate_sets! {

@@ -1,6 +1,6 @@
 //! A sending program that is slow, by itself, by request or for the file that it reads.
 
-use crate::limits::{Cause, CauseNames, SenderSentence};
+use crate::limits::prelude::*;
 use crate::text;
 
 /// Returns a cause of a slow sending program, with its sentence.

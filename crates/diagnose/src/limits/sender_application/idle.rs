@@ -1,20 +1,13 @@
 //! A sending program that has nothing to send.
 
-use fullpipe_record::{
-    CapacityVerdict, LegalVerdict, Limit, Scope, SenderApplicationVerdict, Steady,
-};
-use fullpipe_units::{Ratio, Span};
-
-use crate::advice::ManualRemedy;
-use crate::finding::{Finding, candidate_sets};
-use crate::limits::Cause;
 use crate::limits::capacity::link::PAUSES_OR_CAPTURED_QUEUE;
+use crate::limits::prelude::*;
 use crate::limits::send_buffer::buffer_is_full;
 use crate::limits::sender_application::{cause_of_writer, rate_limited};
-use crate::signals::{ArrivalCourse, CaptureView, ReceiverView, SenderView, share_of_votes};
+use crate::signals::ArrivalCourse;
 use crate::thresholds::{
-    CLOCK_TICK, IDLE_CAPTURE_SHARE, IDLE_SHARE_OF_PATH, MIN_IDLE_SHARE, MIN_LIMIT_SHARE,
-    MIN_RETRANSMISSION_TIMEOUT, MIN_SHARE_OF_BURSTS, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
+    CLOCK_TICK, IDLE_CAPTURE_SHARE, IDLE_SHARE_OF_PATH, MIN_IDLE_SHARE, MIN_RETRANSMISSION_TIMEOUT,
+    MIN_SHARE_OF_BURSTS, SILENCE_ROUND_TRIPS, TICK_TOLERANCE,
 };
 
 candidate_sets! {

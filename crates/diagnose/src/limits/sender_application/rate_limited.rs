@@ -1,20 +1,12 @@
 //! A sending program that keeps to a rate.
 
-use fullpipe_record::{
-    At, Change, LegalVerdict, LossVerdict, Remedy, Scope, SenderApplicationVerdict,
-};
-use fullpipe_units::BitRate;
-
-use crate::advice::{ManualRemedy, RemedyAdvice};
-use crate::finding::Finding;
-use crate::limits::Cause;
 use crate::limits::loss::policer;
 use crate::limits::mtu::mss_clamped;
+use crate::limits::prelude::*;
 use crate::limits::sender_application::cause_of_writer;
-use crate::signals::{CaptureView, ReceiverView, SenderView};
 use crate::text::rate_text;
 use crate::thresholds::{
-    FASTER_THAN_A_PACE, INFLATED_RTT_FACTOR, MAX_PACE_FACTOR, MIN_LIMIT_SHARE, MIN_LOSS_OF_PROBES,
+    FASTER_THAN_A_PACE, INFLATED_RTT_FACTOR, MAX_PACE_FACTOR, MIN_LOSS_OF_PROBES,
     MIN_SHARE_OF_FULL_BUFFER, REACHED_RATE_SHARE, WHOLE_RATE_SHARE,
 };
 

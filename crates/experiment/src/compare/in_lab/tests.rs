@@ -51,7 +51,7 @@ fn what_lacks_something_is_left_out_or_required() {
     };
     assert!(matches!(
         select_programs(&only, &lacks),
-        Err(CompareError::NoProgram { .. })
+        Err(CompareError::Lacking(_))
     ));
     assert!(
         select_programs(

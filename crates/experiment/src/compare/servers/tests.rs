@@ -86,10 +86,7 @@ fn what_needs_ssh_is_left_out_without_it() {
     let mut participants =
         Participant::from_programs(&[TransferProgram::Scp, TransferProgram::Iperf3], &command);
     let mut left_out = Vec::new();
-    let error = CompareError::Folder {
-        place: "far".to_owned(),
-        why: "no route".to_owned(),
-    };
+    let error = CompareError::from_folder("far", "no route");
     leave_out(&mut participants, &mut left_out, &error).unwrap();
     assert_eq!(
         participants

@@ -7,7 +7,7 @@ use fullpipe_record::{HostSettings, KernelVersion};
 use crate::commands::prelude::*;
 
 pub(super) fn settings() -> Result<HostSettings> {
-    this_host().map_err(|error| usage_failure(error.to_string()))
+    this_host().map_err(usage_failure)
 }
 
 /// Returns the settings of this host: without /proc, those with which its kernel starts.

@@ -149,7 +149,7 @@ impl RunCommand for DiagnoseArguments {
                     "--apply measures again, which takes a server at the far end: name its host";
                 Err(usage_failure(message))
             }
-            (Some(DiagnoseTarget::Url(_)), ..) | (_, _, _, Some(_)) if self.capture.is_set() => {
+            (Some(DiagnoseTarget::Url(_)), ..) | (_, _, _, Some(_)) if self.capture.is_wanted() => {
                 let message = "--capture needs to know the connections before: name a server, or use --pid or --connection";
                 Err(usage_failure(message))
             }

@@ -55,7 +55,7 @@ pub(super) fn run(
 ) -> Result {
     let session = WatchSession::start(arguments, terminal)?;
     let time = arguments.load.requested_time().unwrap_or(USUAL_TIME);
-    let recording = if arguments.capture.is_set() {
+    let recording = if arguments.capture.is_wanted() {
         arguments
             .capture
             .of_connections(&open_connections(subject)?)?
@@ -407,9 +407,7 @@ impl<'w> ChildProgram<'w> {
     /// longer than [`TIMEOUT`], and what it has started too.
     fn wait_for_end(&mut self) -> Result<CommandEnd> {
         let deadline = Instant::now() + TIMEOUT;
-        let status = self
-            .wait_for_status(deadline)
-            .map_err(|error| run_failure(error.to_string()))?;
+        let status = self.wait_for_status(deadline).map_err(run_failure)?;
         let ended = self
             .end
             .take()

@@ -2,7 +2,8 @@
 
 use crate::commands::prelude::*;
 use crate::commands::scenario_file::load_scenario;
-use fullpipe_lab::{Backend, Host, JoinedLab, Lab, LabError, LabPlan, ProgramStdio, StandingLab};
+use fullpipe_experiment::start_lab;
+use fullpipe_lab::{Backend, Host, JoinedLab, Lab, LabPlan, ProgramStdio, StandingLab};
 use fullpipe_scenario::Scenario;
 
 pub(super) fn enter_shell(
@@ -98,21 +99,15 @@ fn lab_of(scenario: &Scenario, backend: Backend, host: Host) -> Result<Lab> {
         );
         return Err(usage_failure(why));
     }
+    let plan = LabPlan {
+        interactive: true,
+        ..lab_plan(scenario, backend)
+    };
     Ok(start_lab(
-        scenario,
-        &LabPlan {
-            interactive: true,
-            ..lab_plan(scenario, backend)
-        },
+        &plan,
+        scenario.stretches.as_ref(),
+        &scenario.relay,
     )?)
-}
-
-/// Builds the hosts of `scenario`, with relays if its path has stretches.
-pub(crate) fn start_lab(scenario: &Scenario, plan: &LabPlan) -> Result<Lab, LabError> {
-    match &scenario.stretches {
-        Some(stretches) => Lab::start_with_relays(plan, stretches, &scenario.relay),
-        None => Lab::start(plan),
-    }
 }
 
 /// Returns the plan for a lab of `scenario` whose programs do not read from the terminal.

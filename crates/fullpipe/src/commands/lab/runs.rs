@@ -206,7 +206,7 @@ fn host_settings(grid: &ScenarioGrid, place: GridPlace) -> Result<HostSettings> 
     };
     check_congestion_controls(grid.cells.iter().flat_map(|scenario| &scenario.controls))?;
     check_path_support(&grid.cells, backend)?;
-    inspect_host(&SysctlTree::of_this_host()).map_err(|error| run_failure(error.to_string()))
+    inspect_host(&SysctlTree::of_this_host()).map_err(run_failure)
 }
 
 /// Prints an event of a grid. The event that a scenario begins is not printed, because each cell is

@@ -12,8 +12,7 @@ use fullpipe_control::RefusedConnections;
 use fullpipe_copy::ShareEvent;
 use fullpipe_probe::ServerEvent;
 use fullpipe_record::event::{
-    Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, Rejected,
-    UnreportedFlows,
+    Client, ClientFailure, ClientTest, ClientTotals, Listening, NotListening, UnreportedFlows,
 };
 use fullpipe_store::{ArchiveLocation, NewDocument, Store};
 use jiff::Timestamp;
@@ -281,7 +280,7 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
             rate,
         }),
         ServerEvent::Failed { client, why, .. } => Event::Failed(ClientFailure { client, why }),
-        ServerEvent::Rejected(refused) => rejected_event(refused),
+        ServerEvent::Rejected(refused) => Event::Rejected(refused),
         ServerEvent::UnreportedFlows { flows } => Event::UnreportedFlows(UnreportedFlows { flows }),
         ServerEvent::Idle => Event::Idle,
     })
@@ -311,7 +310,7 @@ fn copy_as_event(event: ShareEvent) -> Event {
             rate,
         }),
         ShareEvent::Failed { client, why } => Event::Failed(ClientFailure { client, why }),
-        ShareEvent::Rejected(refused) => rejected_event(refused),
+        ShareEvent::Rejected(refused) => Event::Rejected(refused),
     }
 }
 
@@ -326,18 +325,4 @@ pub(crate) fn rejected_line(refused: &RefusedConnections) -> String {
         1 => format!("{client}: rejected: {why}"),
         _ => format!("{connections} more connections rejected, the last of {client}: {why}"),
     }
-}
-
-/// Returns the record of connections that a server has refused.
-pub(crate) fn rejected_event(refused: RefusedConnections) -> Event {
-    let RefusedConnections {
-        client,
-        why,
-        connections,
-    } = refused;
-    Event::Rejected(Rejected {
-        client,
-        why,
-        connections,
-    })
 }

@@ -1,6 +1,6 @@
 //! Lists and ranges of path and load, and their combinations.
 
-use fullpipe_calc::{QuantitySetting, load_fault, load_of_inputs, numbers_between};
+use fullpipe_model::calc::{QuantitySetting, load_fault, load_of_inputs, numbers_between};
 use fullpipe_record::{Inputs, Quantity};
 
 use crate::commands::prelude::*;

@@ -373,11 +373,11 @@ impl SimulateArguments {
         };
         let scenario = super::scenario_file::load_scenario(name)?;
         if let Some(step) = scenario.steps.iter().find(|step| step.relays) {
-            return Err(ExperimentError::Named {
-                name: step.name.clone(),
-                cause: NotModelled::Relays,
-            }
-            .into());
+            return Err(usage_failure(format!(
+                "{}: {}",
+                step.name,
+                NotModelled::Relays
+            )));
         }
         Ok((
             scenario

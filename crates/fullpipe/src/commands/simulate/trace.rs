@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use fullpipe_experiment::{ExperimentError, TracePoint, simulate_traced};
+use fullpipe_experiment::{TracePoint, simulate_traced};
 use fullpipe_record::CongestionState;
 use fullpipe_sim::SimulationPlan;
 use fullpipe_units::SegCount;
@@ -54,48 +54,17 @@ impl TraceArguments {
         plan: SimulationPlan,
         interrupt: Interrupt<'_>,
     ) -> Result<Measurement> {
+        let written = |done: io::Result<()>| done.map_err(|error| write_failure(file, &error));
         let trace = WholeFile::create(file).map_err(|error| write_failure(file, &error))?;
-        let done = self.write_rows(&mut BufWriter::new(&trace.file), plan, interrupt);
-        match done {
-            Ok(measurement) => trace
-                .rename_into_place()
-                .map(|()| measurement)
-                .map_err(|error| write_failure(file, &error)),
-            Err(TraceStop::Write(error)) => Err(write_failure(file, &error)),
-            Err(TraceStop::Experiment(error)) => Err(error.into()),
-        }
-    }
-
-    fn write_rows(
-        &self,
-        out: &mut impl Write,
-        plan: SimulationPlan,
-        interrupt: Interrupt<'_>,
-    ) -> Result<Measurement, TraceStop> {
-        writeln!(out, "{HEAD}")?;
+        let mut out = BufWriter::new(&trace.file);
+        written(writeln!(out, "{HEAD}"))?;
         let measurement = simulate_traced(plan, self.trace_interval, interrupt, &mut |point| {
-            writeln!(out, "{}", trace_row(point)).map_err(TraceStop::Write)
+            written(writeln!(out, "{}", trace_row(point)))
         })?;
-        out.flush()?;
+        written(out.flush())?;
+        drop(out);
+        written(trace.rename_into_place())?;
         Ok(measurement)
-    }
-}
-
-/// Why a trace ends early.
-enum TraceStop {
-    Write(io::Error),
-    Experiment(ExperimentError),
-}
-
-impl From<ExperimentError> for TraceStop {
-    fn from(error: ExperimentError) -> Self {
-        Self::Experiment(error)
-    }
-}
-
-impl From<io::Error> for TraceStop {
-    fn from(error: io::Error) -> Self {
-        Self::Write(error)
     }
 }
 

@@ -1,11 +1,11 @@
 use super::*;
-use crate::{fixture, kernel};
+use crate::{kernel, test_fixture};
 use proptest::prelude::*;
 
 const MSS: ByteCount = ByteCount::new(1448);
 
 fn with_rmem(max: ByteCount) -> HostSettings {
-    let mut settings = fixture::default_settings("6.18.44");
+    let mut settings = test_fixture::default_settings("6.18.44");
     settings.tcp_rmem = settings.tcp_rmem.with_max(max);
     settings
 }
@@ -27,7 +27,7 @@ fn scales_as_linux_picks_them() {
             "tcp_rmem {mib} MiB"
         );
     }
-    let settings = fixture::default_settings("6.18.44");
+    let settings = test_fixture::default_settings("6.18.44");
     for (kib, scale) in [
         (16, 0),
         (64, 1),
@@ -71,7 +71,7 @@ fn a_scale_says_up_to_a_gigabyte() {
 
 #[test]
 fn fixed_buffers_carry_all_but_one_segment() {
-    let settings = fixture::default_settings("6.18.44");
+    let settings = test_fixture::default_settings("6.18.44");
     // Each seen in captures of Linux 6.18.44: in flight for more than nine tenths of the time.
     for (request, segments) in [
         (17_520, 14),
@@ -112,7 +112,7 @@ fn a_window_with_a_scale_is_rounded_up_and_filled() {
 fn three_quarters_of_a_fixed_buffer_less_a_segment() {
     let settings = HostSettings {
         adv_win_scale: 2,
-        ..fixture::default_settings("3.2.0")
+        ..test_fixture::default_settings("3.2.0")
     };
     // The 75 000 bytes settled at 73 552 in the author's captures.
     for (request, window, filled) in [
@@ -174,7 +174,7 @@ fn a_fixed_buffer_may_outgrow_its_scale() {
     // At first half of 120 000 B, which needs no scale; once learnt 75 000 B, which no header
     // can then say.
     let buffer = ReceiveBuffer::fixed_buffer(
-        &fixture::default_settings("6.18.44"),
+        &test_fixture::default_settings("6.18.44"),
         ByteCount::new(60_000),
     );
     assert_eq!(buffer.window_shift(), Some(0));
@@ -186,7 +186,7 @@ fn a_fixed_buffer_may_outgrow_its_scale() {
 fn without_tuning_the_buffer_stays_at_its_default() {
     let settings = HostSettings {
         moderate_rcvbuf: false,
-        ..fixture::default_settings("6.18.44")
+        ..test_fixture::default_settings("6.18.44")
     };
     assert_eq!(
         ReceiveBuffer::autotuned_buffer(&settings).buffer_bytes(),
@@ -204,26 +204,28 @@ fn without_tuning_the_buffer_stays_at_its_default() {
 fn without_scaling_windows_end_at_16_bits() {
     let settings = HostSettings {
         window_scaling: false,
-        ..fixture::default_settings("6.18.44")
+        ..test_fixture::default_settings("6.18.44")
     };
     let own = ReceiveBuffer::autotuned_buffer(&settings);
-    let others =
-        ReceiveBuffer::autotuned_buffer(&fixture::default_settings("6.18.44")).without_scaling();
+    let others = ReceiveBuffer::autotuned_buffer(&test_fixture::default_settings("6.18.44"))
+        .without_scaling();
     assert_eq!(own, others);
     assert_eq!(own.in_flight(MSS).get(), 45 * 1448);
 }
 
 #[test]
 fn a_window_below_two_segments_goes_in_halves() {
-    let buffer =
-        ReceiveBuffer::fixed_buffer(&fixture::default_settings("6.18.44"), ByteCount::new(8_760));
+    let buffer = ReceiveBuffer::fixed_buffer(
+        &test_fixture::default_settings("6.18.44"),
+        ByteCount::new(8_760),
+    );
     assert_eq!(buffer.max_window().get(), 10_950);
     assert_eq!(buffer.in_flight(ByteCount::new(8_948)).get(), 5_475);
 }
 
 #[test]
 fn windows_of_the_papers_can_be_asked_for() {
-    let settings = fixture::default_settings("6.18.44");
+    let settings = test_fixture::default_settings("6.18.44");
     // Whole segments without a scale, else the most that a header can state under it.
     for (window, carried) in [
         (17_520, 17_376),
@@ -243,7 +245,7 @@ fn windows_of_the_papers_can_be_asked_for() {
 
 #[test]
 fn a_window_between_two_scales_gives_the_next_larger() {
-    let settings = fixture::default_settings("6.18.44");
+    let settings = test_fixture::default_settings("6.18.44");
     let request = request_for_window(&settings, ByteCount::new(70_000), MSS);
     assert_eq!(request, ByteCount::from_kib(64));
 }
@@ -260,7 +262,7 @@ fn kernels() -> impl Strategy<Value = HostSettings> {
         any::<bool>(),
     )
         .prop_map(|(kernel, adv_win_scale, rmem, rmem_max, moderate_rcvbuf)| {
-            let mut settings = fixture::default_settings(kernel);
+            let mut settings = test_fixture::default_settings(kernel);
             settings.tcp_rmem = settings.tcp_rmem.with_max(ByteCount::new(rmem));
             settings.rmem_max = Some(ByteCount::new(rmem_max));
             HostSettings {
@@ -307,7 +309,7 @@ proptest! {
         window in 20_000_u64..400_000_000,
         mss in 500_u64..9_000,
     ) {
-        let mut settings = fixture::default_settings(kernel);
+        let mut settings = test_fixture::default_settings(kernel);
         settings.rmem_max = Some(ByteCount::from_mib(1024));
         let (window, mss) = (ByteCount::new(window), ByteCount::new(mss));
         let request = request_for_window(&settings, window, mss);

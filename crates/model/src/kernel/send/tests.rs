@@ -1,11 +1,11 @@
 use super::*;
-use crate::fixture;
 use crate::kernel::ReceiveBuffer;
+use crate::test_fixture;
 use proptest::prelude::*;
 
 #[test]
 fn by_default_four_mebibytes_end_at_a_third_of_a_gigabit() {
-    let buffer = send_buffer(&fixture::default_settings("6.18.44"), None);
+    let buffer = send_buffer(&test_fixture::default_settings("6.18.44"), None);
     for (rtt_ms, rate) in [(100, "335.5 Mbit/s"), (200, "167.8 Mbit/s")] {
         assert_eq!(
             window::rate_of_window(buffer, Span::from_millis(rtt_ms)).to_string(),
@@ -34,7 +34,7 @@ fn a_short_window_is_filled_if_more_than_whole_packets_fit() {
         (45_000, 17.80),
         (46_500, 18.89),
     ] {
-        let mut settings = fixture::default_settings("6.18.44");
+        let mut settings = test_fixture::default_settings("6.18.44");
         settings.tcp_rmem = settings.tcp_rmem.with_max(ByteCount::new(space));
         let window = ReceiveBuffer::autotuned_buffer(&settings).in_flight(MSS);
         let filled = filled_window(
@@ -83,7 +83,7 @@ proptest! {
 
 #[test]
 fn a_program_that_asks_fills_two_thirds_and_what_it_writes_at_a_time() {
-    let buffer = send_buffer(&fixture::default_settings("6.18.44"), None);
+    let buffer = send_buffer(&test_fixture::default_settings("6.18.44"), None);
     let in_flight = |kib| asked_in_flight(buffer, ByteCount::from_kib(kib)).map(ByteCount::get);
     assert!(
         in_flight(32).is_some_and(|bytes| (2_730_000..2_770_000).contains(&bytes)),
@@ -133,7 +133,7 @@ proptest! {
 
 #[test]
 fn a_request_is_doubled_and_bounded() {
-    let settings = fixture::default_settings("6.18.44");
+    let settings = test_fixture::default_settings("6.18.44");
     assert_eq!(
         send_buffer(&settings, Some(ByteCount::new(50_000))).get(),
         100_000

@@ -2,28 +2,12 @@
 
 use std::str::FromStr;
 
-use fullpipe_record::{Inputs, ProgramWindow, Quantity};
-use fullpipe_units::{BitRate, ByteCount, Distance, ParseError, Ratio, Span};
+use fullpipe_record::ProgramWindow;
+use fullpipe_units::{Distance, ParseError};
 
-use crate::InputError;
+use crate::prelude::*;
 
-/// The quantities that flags, what-ifs and files may give, in the order of a table's columns.
-pub const READABLE: [Quantity; 14] = [
-    Quantity::Bandwidth,
-    Quantity::Rtt,
-    Quantity::Distance,
-    Quantity::Window,
-    Quantity::Buffer,
-    Quantity::Sndbuf,
-    Quantity::Rcvbuf,
-    Quantity::AppWindow,
-    Quantity::Pause,
-    Quantity::Loss,
-    Quantity::Mtu,
-    Quantity::Streams,
-    Quantity::Congestion,
-    Quantity::Size,
-];
+use super::InputError;
 
 /// The most streams of a transfer that can be calculated.
 const MAX_STREAMS: u16 = 10_000;
@@ -49,6 +33,11 @@ macro_rules! settings {
         pub enum QuantitySetting {
             $($(#[$doc])* $quantity($value),)*
         }
+
+        /// The quantities that flags, what-ifs and files may give, in the order of a table's
+        /// columns.
+        pub const READABLE: [Quantity; [$(Quantity::$quantity),*].len()] =
+            [$(Quantity::$quantity),*];
 
         impl QuantitySetting {
             /// Returns the quantity that is set.

@@ -6,7 +6,7 @@
 //! * [`CombinationAxes`] answers many, one for each combination of ranges and lists;
 //! * [`CalculationBatch`] answers as many as a file has rows, fast: CSV in, CSV out.
 //!
-//! Each of them asks the one predictor of room `model`, by way of one function that makes a path
+//! Each of them asks the one predictor, [`predict`](crate::predict()), by way of one function that makes a path
 //! and a request of the inputs. Text is read here ([`read_values`], [`WhatIfChange`]), so that a
 //! flag, a what-if and a cell of a file take the same values and refuse the same nonsense.
 
@@ -23,9 +23,6 @@ mod setting;
 mod sizing;
 mod target;
 mod what_if;
-
-#[cfg(test)]
-mod fixture;
 
 pub use axes::CombinationAxes;
 pub use batch::{BatchError, CalculationBatch};

@@ -2,7 +2,7 @@
 
 use fullpipe_record::Quantity;
 
-use crate::{InputError, QuantitySetting};
+use super::{InputError, QuantitySetting};
 
 /// Reads the values of one quantity: one value, or several between commas, or ranges.
 ///
@@ -304,9 +304,9 @@ mod tests {
         #[test]
         fn any_text_is_values_or_an_error(
             text in "\\PC*|([0-9]{1,5}(ms|M|%|e\\+2)?(\\.\\.|,|\\+){0,2}){0,5}",
-            which in 0..crate::READABLE.len(),
+            which in 0..crate::calc::READABLE.len(),
         ) {
-            if let Ok(values) = read_values(crate::READABLE[which], &text) {
+            if let Ok(values) = read_values(crate::calc::READABLE[which], &text) {
                 prop_assert!(!values.is_empty());
             }
         }

@@ -2,12 +2,12 @@
 
 use std::num::NonZeroUsize;
 
-use fullpipe_model::window;
+use crate::window;
 use fullpipe_record::{Combination, Inputs, Quantity};
 
-use crate::calculate::WINDOW_AND_BUFFER;
-use crate::case::{HostPair, estimate_inputs, round_trip};
-use crate::{InputError, QuantitySetting};
+use super::calculate::WINDOW_AND_BUFFER;
+use super::case::{HostPair, estimate_inputs, round_trip};
+use super::{InputError, QuantitySetting};
 
 /// The quantities that bound what is in flight.
 const WINDOWS: [Quantity; 5] = [
@@ -27,7 +27,7 @@ pub struct CombinationAxes {
 }
 
 impl CombinationAxes {
-    /// `values` is what [`crate::read_values`] gave for each quantity; what has one value goes to
+    /// `values` is what [`super::read_values`] gave for each quantity; what has one value goes to
     /// `fixed`.
     ///
     /// # Errors
@@ -230,7 +230,8 @@ impl CombinationAxes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{fixture, read_values};
+    use crate::calc::read_values;
+    use crate::test_fixture;
 
     fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
         CombinationAxes::new(
@@ -252,7 +253,7 @@ mod tests {
             (Quantity::Window, "1M,2M,3M"),
         ]);
         let table = axes
-            .combination_table(&fixture::default_hosts(), MANY)
+            .combination_table(&test_fixture::default_hosts(), MANY)
             .unwrap();
         let rows: Vec<String> = table
             .iter()
@@ -280,10 +281,11 @@ mod tests {
             (Quantity::Streams, "1..8"),
         ]);
         for row in axes
-            .combination_table(&fixture::default_hosts(), MANY)
+            .combination_table(&test_fixture::default_hosts(), MANY)
             .unwrap()
         {
-            let alone = crate::calculate(&row.inputs, &fixture::default_hosts(), &[]).unwrap();
+            let alone =
+                crate::calc::calculate(&row.inputs, &test_fixture::default_hosts(), &[]).unwrap();
             assert_eq!(
                 (alone.prediction.kernel_model, alone.prediction.limit),
                 (row.estimate.kernel_model, row.estimate.limit)
@@ -321,7 +323,7 @@ mod tests {
             ),
         ] {
             let stated = axes(&values)
-                .combination_table(&fixture::default_hosts(), MANY)
+                .combination_table(&test_fixture::default_hosts(), MANY)
                 .unwrap_err()
                 .to_string();
             assert!(stated.contains(part), "{stated}");

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{fixture, read_values};
+use crate::calc::read_values;
+use crate::test_fixture;
 use proptest::prelude::*;
 
 fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
@@ -13,7 +14,7 @@ fn axes(values: &[(Quantity, &str)]) -> CombinationAxes {
 }
 
 fn run_on(threads: usize, file: &[u8], axes: &CombinationAxes) -> (String, Result<(), String>) {
-    let hosts = fixture::default_hosts();
+    let hosts = test_fixture::default_hosts();
     let mut out = Vec::new();
     let batch = CalculationBatch::of_file(file, axes, &hosts);
     let ended = batch.map_err(|error| error.to_string()).and_then(|batch| {
@@ -90,7 +91,10 @@ fn a_bad_file_is_reported_by_line_and_column() {
             "line 1: \"delay\" is not a column here; the columns are bandwidth, rtt, distance, window, buffer, sndbuf, rcvbuf, app-window, pause, \
                  loss, mtu, streams, congestion, size",
         ),
-        ("rtt,window,buffer\n", crate::calculate::WINDOW_AND_BUFFER),
+        (
+            "rtt,window,buffer\n",
+            crate::calc::calculate::WINDOW_AND_BUFFER,
+        ),
         ("rtt,rtt\n", "line 1: column rtt comes twice"),
         (
             "rtt,mtu\n",
@@ -168,7 +172,7 @@ fn order_is_kept_whatever_the_number_of_threads() {
 fn lists_alone_need_no_file() {
     let (axes, hosts) = (
         axes(&[(Quantity::Rtt, "1us..1s+20us")]),
-        fixture::default_hosts(),
+        test_fixture::default_hosts(),
     );
     let mut out = Vec::new();
     CalculationBatch::of_lists(&axes, &hosts)

@@ -1,12 +1,13 @@
 //! The estimate after one change of the inputs, which answers a what-if question.
 
-use fullpipe_model::{USUAL_RELAY_RTT, congestion_between_relays};
-use fullpipe_record::{Estimate, Inputs, Leg, WhatIf};
-use fullpipe_units::{ParseError, Ratio, Span};
+use crate::prelude::*;
+use crate::{USUAL_RELAY_RTT, congestion_between_relays};
+use fullpipe_record::{Leg, WhatIf};
+use fullpipe_units::ParseError;
 
-use crate::case::{HostPair, estimate_inputs};
-use crate::needs::ample_hosts;
-use crate::{InputError, QuantitySetting, READABLE};
+use super::case::{HostPair, estimate_inputs};
+use super::needs::ample_hosts;
+use super::{InputError, QuantitySetting, READABLE};
 
 /// One change of the inputs, as the user writes it: `rtt=4ms`, `relay`, or `relay=1ms`.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,7 +170,7 @@ fn estimate_with_relays(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::test_fixture;
     use fullpipe_record::Limit;
     use fullpipe_units::{BitRate, ByteCount};
     use proptest::prelude::*;
@@ -183,7 +184,7 @@ mod tests {
     }
 
     fn answer(inputs: &Inputs, text: &str) -> WhatIf {
-        answer_of(&fixture::default_hosts(), inputs, text)
+        answer_of(&test_fixture::default_hosts(), inputs, text)
     }
 
     fn answer_of(hosts: &HostPair, inputs: &Inputs, text: &str) -> WhatIf {
@@ -224,7 +225,7 @@ mod tests {
             (got.estimate.limit, got.leg),
             (Limit::Capacity, Some(Leg::Middle))
         );
-        let mut hosts = fixture::default_hosts();
+        let mut hosts = test_fixture::default_hosts();
         hosts.sender.available_congestion_controls = vec!["cubic".to_owned()];
         let lossy = Inputs {
             loss: Some(Ratio::new(1e-4)),
@@ -259,7 +260,7 @@ mod tests {
             congestion: Some("cubic".to_owned()),
             ..gigabit()
         };
-        let hosts = fixture::default_hosts();
+        let hosts = test_fixture::default_hosts();
         assert_eq!(estimate_inputs(&lossy, &hosts).limit, Limit::Loss);
         let got = answer(&lossy, "relay");
         assert_eq!(
@@ -287,7 +288,7 @@ mod tests {
         ] {
             assert_eq!(WhatIfChange::read(text).unwrap_err().to_string(), sentence);
         }
-        let hosts = fixture::default_hosts();
+        let hosts = test_fixture::default_hosts();
         let far = WhatIfChange::read("relay=50ms").unwrap();
         let message = far
             .estimate_change(&gigabit(), &hosts, &estimate_inputs(&gigabit(), &hosts))

@@ -1,11 +1,11 @@
 //! Combinations per second on one core, parsing and printing included:
-//! `cargo bench -p fullpipe-calc`. It gates nothing.
+//! `cargo bench -p fullpipe-model`. It gates nothing.
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-use fullpipe_calc::{CalculationBatch, CombinationAxes, HostPair, read_values};
+use fullpipe_model::calc::{CalculationBatch, CombinationAxes, HostPair, read_values};
 use fullpipe_record::{HostSettings, Inputs, Quantity};
 
 fn main() -> io::Result<()> {

@@ -1,11 +1,8 @@
 //! From what is given to what the predictor takes: the one place where that is done.
 
-use fullpipe_model::{RateOutlook, distance, evaluate_ceilings, framing, predict, short};
-use fullpipe_record::{
-    Buffer, CompletionForecast, Estimate, HostSettings, Inputs, Limit, Path, PathDirection,
-    Prediction, Request,
-};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use crate::prelude::*;
+use crate::{RateOutlook, distance, evaluate_ceilings, framing, predict, short};
+use fullpipe_record::CompletionForecast;
 
 /// The settings of both ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,16 +1,16 @@
-use fullpipe_model::improvement::WindowConstraint;
-use fullpipe_model::kernel::{self, ReceiveBuffer};
-use fullpipe_model::{distance, window};
-use fullpipe_record::{BufferAdvice, Calculation, Inputs, Limit, Solved};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use crate::improvement::WindowConstraint;
+use crate::kernel::{self, ReceiveBuffer};
+use crate::prelude::*;
+use crate::{distance, window};
+use fullpipe_record::{BufferAdvice, Calculation, Solved};
 
-use crate::case::{HostPair, PredictorCase, estimate_inputs, round_trip};
-use crate::critical::{CriticalValue, most_sufficient};
-use crate::improvement::find_improvement;
-use crate::needs::{MAX_DURATION, joint_needs, single_needs};
-use crate::sizing::{congestion_control, control_name, lower_window};
-use crate::target::TransferTarget;
-use crate::{InputError, WhatIfChange};
+use super::case::{HostPair, PredictorCase, estimate_inputs, round_trip};
+use super::critical::{CriticalValue, most_sufficient};
+use super::improvement::find_improvement;
+use super::needs::{MAX_DURATION, joint_needs, single_needs};
+use super::sizing::{congestion_control, control_name, lower_window};
+use super::target::TransferTarget;
+use super::{InputError, WhatIfChange};
 
 /// Returns the whole answer for the `inputs` of a transfer between `hosts`, and one estimate for
 /// each of `what_ifs`.
@@ -271,7 +271,7 @@ const TOO_LITTLE: &str = "calc needs two of --bandwidth (or --rate, or --size an
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::test_fixture;
     use proptest::prelude::*;
 
     fn inputs(words: &str) -> Inputs {
@@ -282,11 +282,11 @@ mod tests {
                 "rate" => inputs.rate = Some(value.parse().unwrap()),
                 "time" => inputs.time = Some(value.parse().unwrap()),
                 _ => {
-                    let quantity = crate::READABLE
+                    let quantity = crate::calc::READABLE
                         .into_iter()
                         .find(|quantity| quantity.name() == key)
                         .unwrap();
-                    crate::QuantitySetting::read(quantity, value)
+                    crate::calc::QuantitySetting::read(quantity, value)
                         .unwrap()
                         .apply_to(&mut inputs);
                 }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     fn solved(words: &str) -> Calculation {
-        calculate(&inputs(words), &fixture::default_hosts(), &[]).unwrap()
+        calculate(&inputs(words), &test_fixture::default_hosts(), &[]).unwrap()
     }
 
     #[test]
@@ -473,7 +473,7 @@ mod tests {
                 "bbr is not bound by loss: add --bandwidth",
             ),
         ] {
-            let stated = calculate(&inputs(words), &fixture::default_hosts(), &[])
+            let stated = calculate(&inputs(words), &test_fixture::default_hosts(), &[])
                 .unwrap_err()
                 .to_string();
             assert!(stated.contains(part), "{words}: {stated}");
@@ -504,7 +504,7 @@ mod tests {
                 streams: Some(streams),
                 ..Inputs::default()
             };
-            if let Err(error) = calculate(&inputs, &fixture::default_hosts(), &[]) {
+            if let Err(error) = calculate(&inputs, &test_fixture::default_hosts(), &[]) {
                 prop_assert_eq!(error.to_string().lines().count(), 1);
             }
         }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture;
+use crate::test_fixture;
 use fullpipe_record::Limit;
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn shown(needs: &[Need]) -> Vec<String> {
 
 #[test]
 fn no_size_that_fills_a_link_under_bbr_is_too_small() {
-    let hosts = fixture::default_hosts();
+    let hosts = test_fixture::default_hosts();
     for (mbps, millis) in [(1000, 20), (100, 173)] {
         let (bandwidth, rtt) = (
             Some(BitRate::from_mbps(mbps)),
@@ -64,7 +64,7 @@ fn no_size_that_fills_a_link_under_bbr_is_too_small() {
 
 #[test]
 fn a_gigabit_over_a_tenth_of_a_second_takes_a_larger_send_buffer_alone() {
-    let (inputs, hosts) = (gigabit(), fixture::default_hosts());
+    let (inputs, hosts) = (gigabit(), test_fixture::default_hosts());
     let rate = TransferTarget::Fill.needed_rate(&inputs, &hosts).unwrap();
     assert_eq!(
         shown(&joint_needs(TransferTarget::Fill, rate, &inputs, &hosts)[..3]),
@@ -96,7 +96,7 @@ fn a_rate_beyond_the_bandwidth_takes_more_of_it() {
         TransferTarget::Rate(BitRate::from_mbps(2000)),
         BitRate::from_mbps(2000),
         &inputs,
-        &fixture::default_hosts(),
+        &test_fixture::default_hosts(),
     );
     // 2 Gbit/s ÷ 1448 × 1538.
     assert_eq!(shown(&missed)[0], "bandwidth 2.124 Gbit/s (missed)");
@@ -112,7 +112,7 @@ fn a_size_that_slow_start_cannot_carry_in_time_has_no_rate() {
     assert_eq!(
         TransferTarget::from_inputs(&inputs)
             .unwrap()
-            .needed_rate(&inputs, &fixture::default_hosts()),
+            .needed_rate(&inputs, &test_fixture::default_hosts()),
         None
     );
 }
@@ -202,7 +202,7 @@ proptest! {
 
     #[test]
     fn at_a_critical_value_the_prediction_meets_the_target_and_just_beyond_it_does_not(inputs in any_given()) {
-        let hosts = fixture::default_hosts();
+        let hosts = test_fixture::default_hosts();
         let target = TransferTarget::from_inputs(&inputs).unwrap();
         let Some(rate) = target.needed_rate(&inputs, &hosts) else { return Ok(()) };
         let needed = joint_needs(target, rate, &inputs, &hosts);
@@ -230,7 +230,7 @@ proptest! {
 
     #[test]
     fn the_target_is_met_where_all_needs_are(inputs in any_given()) {
-        let hosts = fixture::default_hosts();
+        let hosts = test_fixture::default_hosts();
         let target = TransferTarget::from_inputs(&inputs).unwrap();
         let Some(rate) = target.needed_rate(&inputs, &hosts) else { return Ok(()) };
         let needs = joint_needs(target, rate, &inputs, &hosts);
@@ -243,7 +243,7 @@ proptest! {
 
     #[test]
     fn a_window_of_the_size_needed_carries_the_rate(inputs in any_given()) {
-        let hosts = fixture::default_hosts();
+        let hosts = test_fixture::default_hosts();
         let Some(rate) = TransferTarget::from_inputs(&inputs).unwrap().needed_rate(&inputs, &hosts) else { return Ok(()) };
         let prediction = PredictorCase::from_inputs(&inputs).prediction(&hosts);
         // More than the payload that the bandwidth permits is carried by no window.

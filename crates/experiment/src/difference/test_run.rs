@@ -2,10 +2,9 @@
 
 use std::sync::atomic::AtomicBool;
 
-use fullpipe_record::{Measurement, Request};
 use fullpipe_scenario::{PathSpec, parse_path_flag};
-use fullpipe_units::{BitRate, Span};
 
+use crate::prelude::*;
 use crate::target::{ExperimentTarget, Interrupt};
 use crate::virtual_target::VirtualTarget;
 

@@ -1,13 +1,23 @@
 //! Hosts and paths for tests: Linux defaults, and a path of a given rate and round-trip time.
 
-use fullpipe_record::{Encapsulation, Framing, HostSettings, IpVersion, Path, PathDirection};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use fullpipe_record::{Encapsulation, Framing, IpVersion};
+
+use crate::calc::HostPair;
+use crate::prelude::*;
 
 /// A host with the defaults of Linux 6.18 that says it runs `kernel`.
 pub(crate) fn default_settings(kernel: &str) -> HostSettings {
     HostSettings {
         kernel: kernel.parse().unwrap(),
         ..HostSettings::of_linux_6_18()
+    }
+}
+
+/// Two hosts with the defaults of Linux 6.18.
+pub(crate) fn default_hosts() -> HostPair {
+    HostPair {
+        sender: HostSettings::of_linux_6_18(),
+        receiver: HostSettings::of_linux_6_18(),
     }
 }
 

@@ -1,15 +1,15 @@
 //! The search for changes that raise the predicted rate of a transfer until a target is met.
 
-use fullpipe_model::improvement::{WindowConstraint, tolerate_loss};
-use fullpipe_model::kernel;
-use fullpipe_record::{Buffer, Change, Estimate, Improvement, Inputs, Limit};
-use fullpipe_units::{BitRate, ByteCount, Ratio};
+use crate::improvement::{WindowConstraint, tolerate_loss};
+use crate::kernel;
+use crate::prelude::*;
+use fullpipe_record::{Change, Improvement};
 
-use crate::case::{HostPair, PredictorCase, estimate_inputs};
-use crate::critical::{CriticalValue, least_sufficient};
-use crate::needs::MAX_STREAMS;
-use crate::sizing::{maximum_for, window_for};
-use crate::target::TransferTarget;
+use super::case::{HostPair, PredictorCase, estimate_inputs};
+use super::critical::{CriticalValue, least_sufficient};
+use super::needs::MAX_STREAMS;
+use super::sizing::{maximum_for, window_for};
+use super::target::TransferTarget;
 
 /// Returns changes of the inputs and the hosts that together raise the predicted rate, and the
 /// estimate with all these changes.
@@ -251,7 +251,7 @@ fn replaces_setting(later: &Change, earlier: &Change) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture;
+    use crate::test_fixture;
     use fullpipe_units::Span;
 
     fn improved(inputs: &Inputs, hosts: &HostPair) -> Option<Improvement> {
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_larger_send_buffer_fills_a_gigabit() {
-        let got = improved(&path(1000, 100), &fixture::default_hosts()).unwrap();
+        let got = improved(&path(1000, 100), &test_fixture::default_hosts()).unwrap();
         assert_eq!(got.changes, [Change::TcpWmemMax(ByteCount::from_mib(24))]);
         assert_eq!(
             (got.after.limit, got.after.kernel_model.to_string().as_str()),
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn ten_gigabits_need_both_buffers() {
-        let got = improved(&path(10_000, 100), &fixture::default_hosts()).unwrap();
+        let got = improved(&path(10_000, 100), &test_fixture::default_hosts()).unwrap();
         let kinds: Vec<_> = got.changes.iter().map(std::mem::discriminant).collect();
         let both = [
             Change::TcpWmemMax(ByteCount::ZERO),
@@ -297,7 +297,10 @@ mod tests {
 
     #[test]
     fn a_full_link_needs_no_change() {
-        assert_eq!(improved(&path(100, 10), &fixture::default_hosts()), None);
+        assert_eq!(
+            improved(&path(100, 10), &test_fixture::default_hosts()),
+            None
+        );
     }
 
     #[test]
@@ -306,7 +309,7 @@ mod tests {
             window: Some(ByteCount::from_kib(64)),
             ..path(100, 173)
         };
-        let got = improved(&small, &fixture::default_hosts()).unwrap();
+        let got = improved(&small, &test_fixture::default_hosts()).unwrap();
         assert!(
             matches!(
                 got.changes.as_slice(),
@@ -320,7 +323,7 @@ mod tests {
             buffer: Some(ByteCount::from_kib(64)),
             ..path(1000, 173)
         };
-        let got = improved(&huge, &fixture::default_hosts()).unwrap();
+        let got = improved(&huge, &test_fixture::default_hosts()).unwrap();
         assert_eq!(got.changes[0], Change::SocketBuffer(Buffer::Automatic));
         assert_eq!(got.after.limit, Limit::Capacity);
     }
@@ -331,13 +334,13 @@ mod tests {
             loss: Some(Ratio::new(1e-3)),
             ..path(100, 20)
         };
-        let got = improved(&lossy, &fixture::default_hosts()).unwrap();
+        let got = improved(&lossy, &test_fixture::default_hosts()).unwrap();
         assert_eq!(got.changes, [Change::CongestionControl("bbr".to_owned())]);
     }
 
     #[test]
     fn window_scaling_is_enabled_before_autotuning() {
-        let mut hosts = fixture::default_hosts();
+        let mut hosts = test_fixture::default_hosts();
         hosts.receiver.window_scaling = false;
         hosts.receiver.moderate_rcvbuf = false;
         let got = improved(&path(100, 100), &hosts).unwrap();

@@ -1,15 +1,15 @@
 //! The value of each quantity that a target needs.
 
-use fullpipe_model::distance;
-use fullpipe_model::improvement::WindowConstraint;
-use fullpipe_record::{Effects, Inputs, Need, Prediction, Quantity, Side, StatedLoad, Value};
-use fullpipe_units::{BitRate, ByteCount, Ratio, Span};
+use crate::distance;
+use crate::improvement::WindowConstraint;
+use crate::prelude::*;
+use fullpipe_record::{Effects, Need, Side, StatedLoad, Value};
 
-use crate::QuantitySetting;
-use crate::case::{COMMON_MTU, HostPair, PredictorCase};
-use crate::critical::{CriticalValue, least_sufficient, most_sufficient};
-use crate::sizing::{control_name, lower_window, maximum_for, window_for};
-use crate::target::{FASTEST, TransferTarget};
+use super::QuantitySetting;
+use super::case::{COMMON_MTU, HostPair, PredictorCase};
+use super::critical::{CriticalValue, least_sufficient, most_sufficient};
+use super::sizing::{control_name, lower_window, maximum_for, window_for};
+use super::target::{FASTEST, TransferTarget};
 
 /// Values that must all hold: each critical value assumes that the other quantities are ample.
 pub(crate) fn joint_needs(

@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::thread;
 
 use csv::{ByteRecord, ReaderBuilder};
-use fullpipe_record::{Estimate, Inputs, Quantity};
 use thiserror::Error;
 
-use crate::case::{HostPair, estimate_inputs, round_trip};
-use crate::{CombinationAxes, InputError, QuantitySetting, READABLE};
+use crate::prelude::*;
+
+use super::case::{HostPair, estimate_inputs, round_trip};
+use super::{CombinationAxes, InputError, QuantitySetting, READABLE};
 
 /// Why a batch ends early.
 #[derive(Debug, Error)]

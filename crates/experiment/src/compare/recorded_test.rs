@@ -5,10 +5,10 @@
 
 use std::sync::atomic::AtomicBool;
 
+use crate::prelude::*;
 use crate::target::Interrupt;
-use fullpipe_record::{HostSettings, ProgramRow};
+use fullpipe_record::ProgramRow;
 use fullpipe_scenario::Scenario;
-use fullpipe_units::{BitRate, ByteCount, median};
 
 use super::findings::is_near;
 use super::program::TransferProgram;

@@ -1,10 +1,9 @@
 //! The target of a transfer.
 
-use fullpipe_record::{Inputs, Limit};
-use fullpipe_units::{BitRate, ByteCount, Span};
+use crate::prelude::*;
 
-use crate::case::{HostPair, PredictorCase};
-use crate::critical::{CriticalValue, least_sufficient};
+use super::case::{HostPair, PredictorCase};
+use super::critical::{CriticalValue, least_sufficient};
 
 /// A target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,10 @@
 //! The window that a rate takes, and the buffers that hold it.
 
-use fullpipe_model::improvement::WindowConstraint;
-use fullpipe_model::loss::CongestionControl;
-use fullpipe_record::{HostSettings, Inputs, Limit, Prediction};
-use fullpipe_units::{BitRate, ByteCount};
+use crate::improvement::WindowConstraint;
+use crate::loss::CongestionControl;
+use crate::prelude::*;
 
-use crate::case::{HostPair, PredictorCase};
+use super::case::{HostPair, PredictorCase};
 
 /// The window that each stream needs in flight for `rate` of all together: in proportion to the one
 /// that fills the link, or, where the bandwidth is not known, to the one that there is.
