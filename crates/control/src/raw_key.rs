@@ -67,8 +67,8 @@ pub(crate) fn tls12_unsupported() -> Error {
 /// Both configurations of connections between such ends, at either end.
 #[derive(Clone)]
 pub(crate) struct RawKeyTls {
-    pub(crate) server: Arc<ServerConfig>,
-    pub(crate) client: Arc<ClientConfig>,
+    pub server: Arc<ServerConfig>,
+    pub client: Arc<ClientConfig>,
 }
 
 impl RawKeyTls {

@@ -109,10 +109,10 @@ pub(crate) enum Line {
 /// A journal that is damaged, or of another version.
 #[derive(Debug)]
 pub(crate) struct UnreadableJournal {
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// Of its name.
     boot: String,
-    pub(crate) error: JournalError,
+    pub error: JournalError,
 }
 
 impl UnreadableJournal {

@@ -68,9 +68,9 @@ const POLL_INTERVAL: Timespec = Timespec {
 #[derive(Debug)]
 pub(crate) struct LabEntry {
     /// The keeper, whose namespaces are those of every program in the lab.
-    pub(crate) keeper: OwnedFd,
+    pub keeper: OwnedFd,
     /// The network of each host, by its number.
-    pub(crate) networks: Vec<OwnedFd>,
+    pub networks: Vec<OwnedFd>,
 }
 
 impl LabEntry {

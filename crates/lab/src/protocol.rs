@@ -126,26 +126,26 @@ impl Layout {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Blueprint {
     /// The backend.
-    pub(crate) backend: Backend,
+    pub backend: Backend,
     /// The stretches in the order of the path: one, or three with a relay between each two.
-    pub(crate) stretches: Vec<Stretch>,
+    pub stretches: Vec<Stretch>,
     /// Segmentation of the hosts' data.
-    pub(crate) segmentation: Segmentation,
+    pub segmentation: Segmentation,
     /// Settings of each end from the beginning, in the order of [`Host::ALL`].
-    pub(crate) changes: [Vec<Change>; 2],
+    pub changes: [Vec<Change>; 2],
     /// Settings of each relay from the beginning.
-    pub(crate) relay_changes: Vec<Change>,
+    pub relay_changes: Vec<Change>,
     /// Disciplines of each host's router, in the same order; none where there is a link.
-    pub(crate) disciplines: [Vec<Discipline>; 2],
+    pub disciplines: [Vec<Discipline>; 2],
 }
 
 /// The devices at both ends of a stretch, the sender's side first.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Stretch {
     /// MTU of each.
-    pub(crate) mtu: [ByteCount; 2],
+    pub mtu: [ByteCount; 2],
     /// Packets that each holds for the link.
-    pub(crate) transmit_queue: u64,
+    pub transmit_queue: u64,
 }
 
 impl Blueprint {

@@ -30,8 +30,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The devices at both ends of a stretch, in the order of the path, and their layout.
 pub(crate) struct StretchDevices {
-    pub(crate) layout: Layout,
-    pub(crate) files: [File; 2],
+    pub layout: Layout,
+    pub files: [File; 2],
 }
 
 /// A running keeper.
@@ -51,9 +51,9 @@ type Answer = (Reply, Vec<OwnedFd>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProgramEnd {
     /// Exit code, or 128 and the signal that ended it.
-    pub(crate) code: i32,
+    pub code: i32,
     /// Processor time of it and of the children that it waited for.
-    pub(crate) cpu: Span,
+    pub cpu: Span,
 }
 
 /// Programs that have ended.

@@ -29,7 +29,7 @@ const TURNS: usize = 4;
 /// Pipes and memory that the connections of a worker share.
 #[derive(Debug)]
 pub(crate) struct WorkerBuffers {
-    pub(crate) pipes: PipePool,
+    pub pipes: PipePool,
     /// Bytes that have just been read.
     scratch: Box<[u8]>,
     /// Records that are about to be written.
@@ -56,7 +56,7 @@ pub(crate) enum DirectionBlocks {
 #[derive(Debug, Default)]
 pub(crate) struct RelayDirection {
     /// Payload that was read.
-    pub(crate) read: u64,
+    pub read: u64,
     pipe: Option<(SplicePipe, usize)>,
     /// Bytes that were read, and sealed if they go into TLS, and not yet written.
     rest: Vec<u8>,
@@ -65,7 +65,7 @@ pub(crate) struct RelayDirection {
     /// The last read was a large one, so the next goes through a pipe.
     is_bulk: bool,
     /// The next byte is the status of the far relay.
-    pub(crate) expects_status: bool,
+    pub expects_status: bool,
     blocks: DirectionBlocks,
 }
 

@@ -11,7 +11,7 @@ use crate::blocks::{BlockCodec, payload_in};
 pub(crate) struct BlockPacker {
     choice: CompressionChoice,
     /// Bytes of the blocks so far, their headers included.
-    pub(crate) wire: u64,
+    pub wire: u64,
     /// Most payload of a block for each of its bytes.
     expansion: f64,
 }

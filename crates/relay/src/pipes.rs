@@ -15,8 +15,8 @@ pub(crate) const MAX_PIPES: usize = 48;
 /// A pipe for bytes on their way.
 #[derive(Debug)]
 pub(crate) struct SplicePipe {
-    pub(crate) read: OwnedFd,
-    pub(crate) write: OwnedFd,
+    pub read: OwnedFd,
+    pub write: OwnedFd,
 }
 
 /// The pipes of one worker.

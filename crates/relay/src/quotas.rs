@@ -15,11 +15,11 @@ pub(crate) const DISPLACED: &str = "it had sent nothing when another client need
 #[derive(Debug, Default)]
 pub(crate) struct ClientQuotas {
     /// One of all connections.
-    pub(crate) _permit: Option<OwnedSemaphorePermit>,
+    pub _permit: Option<OwnedSemaphorePermit>,
     /// One of those of a client's address. A far relay, which near ones call, counts by no address.
-    pub(crate) _place: Option<ClientPlace>,
+    pub _place: Option<ClientPlace>,
     /// Its place among clients that have sent nothing.
-    pub(crate) silent: Option<PendingPlace>,
+    pub silent: Option<PendingPlace>,
 }
 
 impl ClientQuotas {

@@ -35,18 +35,18 @@ use crate::sockets::{CONNECT_DEADLINE, disable_pacing};
 /// Two sides that are to be joined.
 #[derive(Debug)]
 pub(crate) struct UnjoinedPair {
-    pub(crate) sides: Sides,
-    pub(crate) who: SocketAddr,
-    pub(crate) quotas: ClientQuotas,
+    pub sides: Sides,
+    pub who: SocketAddr,
+    pub quotas: ClientQuotas,
 }
 
 /// Both sides of a connection.
 #[derive(Debug)]
 pub(crate) struct Sides {
-    pub(crate) client: RelaySocket,
-    pub(crate) target: RelaySocket,
-    pub(crate) whither: String,
-    pub(crate) joint: ConnectionRole,
+    pub client: RelaySocket,
+    pub target: RelaySocket,
+    pub whither: String,
+    pub joint: ConnectionRole,
 }
 
 /// The part that a relay plays for a connection.

@@ -24,7 +24,7 @@ pub(crate) struct CaptureClock {
     /// Added to times, modulo 2⁶⁴.
     offset: u64,
     last_step: Option<ClockStep>,
-    pub(crate) steps: ClockSteps,
+    pub steps: ClockSteps,
     /// The device of the packet before, and the latest time of its packets; zero before the first
     /// of them.
     device: u16,

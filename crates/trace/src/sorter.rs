@@ -19,7 +19,7 @@ pub(crate) struct SegmentSorter {
     /// True once a segment was late.
     is_disordered: bool,
     /// True once a segment came that belongs before one that was not held back.
-    pub(crate) has_passed_later: bool,
+    pub has_passed_later: bool,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -13,12 +13,12 @@ pub(crate) enum IpVersion {
 /// UDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PacketHeaders {
-    pub(crate) version: IpVersion,
-    pub(crate) protocol: u8,
+    pub version: IpVersion,
+    pub protocol: u8,
     /// Offset of the transport's header.
-    pub(crate) transport: usize,
+    pub transport: usize,
     /// Offset of the payload.
-    pub(crate) payload: usize,
+    pub payload: usize,
 }
 
 impl PacketHeaders {

@@ -7,7 +7,7 @@ use fullpipe_record::{Interval, MAX_STREAM_INTERVALS};
 /// may last a day.
 #[derive(Debug, Default)]
 pub(crate) struct KeptIntervals {
-    pub(crate) all: Vec<Interval>,
+    pub all: Vec<Interval>,
     /// Number of the intervals of streams.
     streams: usize,
 }

@@ -52,9 +52,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A data connection that is open.
 pub(crate) struct OpenStream {
-    pub(crate) channel: StreamChannel,
+    pub channel: StreamChannel,
     /// Window and options of the server's SYN-ACK; `None` with UDP.
-    pub(crate) handshake: Option<Handshake>,
+    pub handshake: Option<Handshake>,
 }
 
 impl OpenStream {
@@ -72,18 +72,18 @@ impl OpenStream {
 
 /// Everything that is needed to open the data connections of one test.
 pub(crate) struct StreamOpener<'t> {
-    pub(crate) address: SocketAddr,
-    pub(crate) request: &'t Request,
-    pub(crate) local: &'t LocalEndpoint,
-    pub(crate) cookie: TestCookie,
+    pub address: SocketAddr,
+    pub request: &'t Request,
+    pub local: &'t LocalEndpoint,
+    pub cookie: TestCookie,
     /// Time for one connection to be established, and for its cookie to be acknowledged.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// Round-trip time of the control connection, if known.
-    pub(crate) rtt: Option<Span>,
+    pub rtt: Option<Span>,
     /// Set if the server answers hellos of UDP streams that arrive together.
-    pub(crate) together: bool,
+    pub together: bool,
     /// Set if the server opens the connections.
-    pub(crate) call_back: Option<&'t CallBack>,
+    pub call_back: Option<&'t CallBack>,
 }
 
 impl StreamOpener<'_> {

@@ -33,8 +33,8 @@ const BLOCK: ByteCount = ByteCount::from_kib(64);
 /// A server, and what is asked of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WebPeer<'d> {
-    pub(super) destination: &'d Destination,
-    pub(super) request: &'d Request,
+    pub destination: &'d Destination,
+    pub request: &'d Request,
 }
 
 /// Returns the request with its block filled in.

@@ -21,11 +21,11 @@ const MAX_PACKET: usize = 256;
 /// An answer to an echo request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EchoAnswer {
-    pub(super) number: u64,
+    pub number: u64,
     /// Time at which it arrived, by the wall clock.
-    pub(super) came: Option<Span>,
+    pub came: Option<Span>,
     /// Time for which the other end had the request.
-    pub(super) residence: Span,
+    pub residence: Span,
 }
 
 /// A socket for echo requests, and the protocol on it.

@@ -9,12 +9,12 @@ pub(crate) const LENGTH: usize = HEADER + 16;
 /// The form of the echo messages of a flow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EchoMessages {
-    pub(crate) is_ipv6: bool,
+    pub is_ipv6: bool,
     /// Set for a raw socket, which receives the messages of other flows too, and over IPv4 each
     /// with its IP header.
-    pub(crate) is_raw: bool,
+    pub is_raw: bool,
     /// A random number that only the messages of this flow contain.
-    pub(crate) token: u64,
+    pub token: u64,
 }
 
 impl EchoMessages {

@@ -35,7 +35,7 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(4);
 /// end.
 #[derive(Debug)]
 pub(crate) struct FramedStream {
-    pub(crate) socket: TcpStream,
+    pub socket: TcpStream,
     state: Mutex<FramedState>,
 }
 
@@ -43,12 +43,12 @@ pub(crate) struct FramedStream {
 #[derive(Debug)]
 pub(crate) struct FramedState {
     /// The keys of TLS; `None` in the clear.
-    pub(crate) records: Option<TlsRecords>,
+    pub records: Option<TlsRecords>,
     /// Payload that came and was not read.
-    pub(crate) input: Vec<u8>,
-    pub(crate) framing: Framing,
+    pub input: Vec<u8>,
+    pub framing: Framing,
     /// True once nothing of the transfer is left to send or to read.
-    pub(crate) has_ended: bool,
+    pub has_ended: bool,
 }
 
 /// The frames of a stream.

@@ -78,8 +78,8 @@ impl StreamCount {
 /// A stream with a thread at work on it.
 #[derive(Debug)]
 pub(crate) struct RunningStream {
-    pub(crate) channel: StreamChannel,
-    pub(crate) role: StreamRole,
+    pub channel: StreamChannel,
+    pub role: StreamRole,
     /// True if the kernel has joined datagrams that arrived: then it may have dropped joined ones,
     /// too.
     joins: AtomicBool,

@@ -20,7 +20,7 @@ use super::{framed, sampler, tcp, udp_receiver, udp_sender};
 /// Streams with data on them.
 pub(crate) struct RunningTransfer {
     /// When the data began to flow.
-    pub(crate) origin: Instant,
+    pub origin: Instant,
     streams: Arc<Vec<RunningStream>>,
     shared: Arc<TransferState>,
     /// Ends the sampler.

@@ -50,10 +50,10 @@ enum PartOfAnswer {
 /// A small object that came.
 #[derive(Debug)]
 pub(crate) struct SmallObject {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
+    pub status: u16,
+    pub body: Vec<u8>,
     /// Time from the request until all of it had come.
-    pub(crate) took: Span,
+    pub took: Span,
 }
 
 /// The load that a connection is to carry.

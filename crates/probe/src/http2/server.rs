@@ -90,7 +90,7 @@ enum ServerState {
 /// A load that a request asks for.
 #[derive(Debug)]
 pub(crate) struct WaitingLoad {
-    pub(crate) head: RequestHead,
+    pub head: RequestHead,
     reply: Http2Reply,
     body: RecvStream,
     respond: SendResponse<Bytes>,

@@ -53,9 +53,9 @@ pub(super) enum ProbeReply {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReceivedReply {
     /// Number of the probe; `None` if this host itself did not send it.
-    pub(super) number: Option<u16>,
-    pub(super) by: Option<IpAddr>,
-    pub(super) reply: ProbeReply,
+    pub number: Option<u16>,
+    pub by: Option<IpAddr>,
+    pub reply: ProbeReply,
 }
 
 /// A socket for probes to one target.

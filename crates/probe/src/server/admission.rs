@@ -119,9 +119,9 @@ pub(super) struct Admission {
 /// A connection that is not classified yet.
 #[derive(Debug)]
 pub(super) struct PendingConnection {
-    pub(super) permit: AdmissionPermit,
+    pub permit: AdmissionPermit,
     /// The place of the connection, which a newcomer may take.
-    pub(super) place: PendingPlace,
+    pub place: PendingPlace,
 }
 
 /// A share of the quotas that is in use; dropping it releases the share.
@@ -161,11 +161,11 @@ struct AdmittedLoad {
 /// The recent activity of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct LoadActivity {
-    pub(super) rate: BitRate,
+    pub rate: BitRate,
     /// Time for which it has made hardly any progress.
-    pub(super) idle: Span,
+    pub idle: Span,
     /// Bytes in the queues of streams that make no progress.
-    pub(super) stalled: StalledBytes,
+    pub stalled: StalledBytes,
 }
 
 /// Idle time after which a load may be evicted.

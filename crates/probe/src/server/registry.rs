@@ -21,10 +21,10 @@ const ECHO_TIMEOUT: Duration = Duration::from_secs(3);
 /// A stream that was accepted for a test.
 #[derive(Debug)]
 pub(super) struct AcceptedStream {
-    pub(super) channel: StreamChannel,
+    pub channel: StreamChannel,
     /// Permit of the pending connection. Its number orders the streams, because the first bytes of
     /// a later connection may be read earlier.
-    pub(super) permit: AdmissionPermit,
+    pub permit: AdmissionPermit,
 }
 
 /// The sending half of the channel by which a test receives its streams.

@@ -31,12 +31,12 @@ use crate::route::caller_handshake;
 /// of this end: an upload is what it sends.
 pub(crate) struct WebTransfer {
     /// The load as it was asked for.
-    pub(crate) request: Request,
-    pub(crate) peer: SocketAddr,
+    pub request: Request,
+    pub peer: SocketAddr,
     /// Name of the other end.
-    pub(crate) host: String,
+    pub host: String,
     /// Time from the first packet until data could flow.
-    pub(crate) setup: Option<Span>,
+    pub setup: Option<Span>,
     sockets: Vec<SocketReadback>,
     settings: Option<HostSettings>,
     http2_wait: Option<Http2Wait>,

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct NetworkLayers {
     /// Hash (FNV-1a) of the layers; zero without any.
-    pub(super) network: u32,
+    pub network: u32,
 }
 
 /// A layer around a packet, by a number of its own.

@@ -24,13 +24,13 @@ const JUMBO: u8 = 0xC2;
 /// An IP packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IpPacket<'p> {
-    pub(super) addresses: AddressPair<'p>,
-    pub(super) protocol: u8,
-    pub(super) identification: Option<u16>,
-    pub(super) hops_left: u8,
-    pub(super) traffic_class: u8,
+    pub addresses: AddressPair<'p>,
+    pub protocol: u8,
+    pub identification: Option<u16>,
+    pub hops_left: u8,
+    pub traffic_class: u8,
     /// All behind the headers that were read, of the length that the header states.
-    pub(super) payload: PacketView<'p>,
+    pub payload: PacketView<'p>,
 }
 
 /// Source and destination behind each other.

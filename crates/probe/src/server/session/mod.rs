@@ -56,10 +56,10 @@ const QUEUE_INTERVAL: Duration = Duration::from_millis(500);
 /// Totals of a test, as this end counted them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct TestTotals {
-    pub(super) bytes: ByteCount,
-    pub(super) rate: BitRate,
+    pub bytes: ByteCount,
+    pub rate: BitRate,
     /// The whole test; `None` for an iperf2 client, or if no data had flowed.
-    pub(super) measurement: Option<Box<Measurement>>,
+    pub measurement: Option<Box<Measurement>>,
 }
 
 impl TestTotals {

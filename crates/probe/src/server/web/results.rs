@@ -25,9 +25,9 @@ pub(super) struct KeptResult {
     kept: Instant,
     id: String,
     /// As JSON.
-    pub(super) json: Bytes,
+    pub json: Bytes,
     /// As a page with charts.
-    pub(super) page: Bytes,
+    pub page: Bytes,
 }
 
 impl KeptResult {
