@@ -43,6 +43,11 @@ impl ChecksumSum {
     }
 }
 
+/// Returns the checksum of a message, without a pseudo header (RFC 1071).
+pub fn internet_checksum(message: &[u8]) -> u16 {
+    ChecksumSum::default().add_bytes(message).to_checksum()
+}
+
 /// The pseudo header of TCP and UDP over IPv4 (RFC 9293, 3.1) or IPv6 (RFC 8200, 8.1), for `length`
 /// bytes of transport.
 pub(crate) fn pseudo_header(head: &[u8], headers: &PacketHeaders, length: usize) -> ChecksumSum {
