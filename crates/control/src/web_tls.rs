@@ -8,21 +8,17 @@ use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
 use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls13_signature};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
-    CipherSuite, ClientConfig, DigitallySignedStruct, Error as RustlsError, ServerConfig,
-    SignatureScheme,
+    ClientConfig, DigitallySignedStruct, Error as RustlsError, ServerConfig, SignatureScheme,
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::connection::{
-    ControlConnection, HTTP2, TlsError, TlsTrust, VERSIONS, by_reference, certificate_chain,
-    crypto_provider,
+    ControlConnection, HTTP2, TlsError, TlsTrust, by_reference, client_config, provider_of,
+    server_config,
 };
 use crate::raw_key::tls12_unsupported;
-use crate::record_stream::RecordStream;
-use crate::records::{TrafficSecrets, client_that_states, server_that_states};
+use crate::records::SUITE_OF_RECORDS;
 
 /// Name of HTTP/1.1 inside TLS (RFC 7301).
 const HTTP1: &[u8] = b"http/1.1";
@@ -46,14 +42,7 @@ impl WebIdentity {
     /// # Errors
     /// Fails if they cannot be read, or do not belong together.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| TlsError::Pem {
-            wanted: "private key",
-            cause,
-        })?;
-        let mut config = ServerConfig::builder_with_provider(provider_of_records())
-            .with_protocol_versions(VERSIONS)?
-            .with_no_client_auth()
-            .with_single_cert(certificate_chain(certificates)?, key)?;
+        let mut config = server_config(provider_of(SUITE_OF_RECORDS), certificates, key)?;
         config.alpn_protocols = [HTTP2, HTTP1].map(<[u8]>::to_vec).into();
         // A ticket would be a record that the next connection is not faster by.
         config.send_tls13_tickets = 0;
@@ -65,11 +54,7 @@ impl WebIdentity {
     /// # Errors
     /// Fails if the client does not speak it, or closes the connection.
     pub async fn accept_tls(&self, stream: TcpStream) -> io::Result<ControlConnection> {
-        let secrets = Arc::<TrafficSecrets>::default();
-        let stream = TlsAcceptor::from(server_that_states(&self.0, &secrets))
-            .accept(RecordStream::new(stream))
-            .await?;
-        Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
+        ControlConnection::accept(&self.0, stream).await
     }
 }
 
@@ -80,7 +65,7 @@ impl WebClientTls {
     /// # Errors
     /// Fails if the library lacks what is needed.
     pub fn unverified() -> Result<Self, TlsError> {
-        Self::verifying_by(Arc::new(AnyCertificate(provider_of_records())))
+        Self::verifying_by(Arc::new(AnyCertificate(provider_of(SUITE_OF_RECORDS))))
     }
 
     /// Returns the side of a client that takes the certificates of `trust`.
@@ -100,11 +85,7 @@ impl WebClientTls {
     }
 
     fn verifying_by(verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, TlsError> {
-        let mut config = ClientConfig::builder_with_provider(provider_of_records())
-            .with_protocol_versions(VERSIONS)?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_no_client_auth();
+        let mut config = client_config(provider_of(SUITE_OF_RECORDS), verifier)?;
         config.alpn_protocols = vec![HTTP1.to_vec()];
         Ok(Self(Arc::new(config)))
     }
@@ -118,22 +99,8 @@ impl WebClientTls {
         host: &str,
         stream: TcpStream,
     ) -> io::Result<ControlConnection> {
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let secrets = Arc::<TrafficSecrets>::default();
-        let stream = TlsConnector::from(client_that_states(&self.0, &secrets))
-            .connect(name, RecordStream::new(stream))
-            .await?;
-        Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
+        ControlConnection::connect(&self.0, host, stream).await
     }
-}
-
-/// Returns a provider with the one suite of which this crate seals the records itself.
-fn provider_of_records() -> Arc<CryptoProvider> {
-    let mut provider = CryptoProvider::clone(&crypto_provider());
-    provider
-        .cipher_suites
-        .retain(|suite| suite.suite() == CipherSuite::TLS13_AES_256_GCM_SHA384);
-    Arc::new(provider)
 }
 
 /// Takes any certificate whose key signs the handshake.
