@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     AddressPrefix, AuthenticatedPeer, ControlConnection, HANDSHAKE, PinnedTls, connect_to_first,
-    listen_tcp,
+    listen_tcp, single_threaded_runtime,
 };
 use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
 use fullpipe_units::{Span, to_hexadecimal};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
@@ -134,7 +133,7 @@ impl DataListener {
         let stopped = Arc::<SharedFlag>::default();
         let (stop, credentials) = (Arc::clone(&stopped), credentials.clone());
         start_thread("copy-listen", move || {
-            let runtime = match Builder::new_current_thread().enable_all().build() {
+            let runtime = match single_threaded_runtime() {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(ready.send(Err(error))),
             };
@@ -255,7 +254,7 @@ pub(crate) fn dial_hosts(
     credentials: &CopyCredentials,
     count: &mut dyn FnMut(Span) -> u16,
 ) -> io::Result<(SocketAddr, Vec<DataStream>)> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = single_threaded_runtime()?;
     let mut addresses: Vec<SocketAddr> = hosts.iter().map(|host| at_port(*host, port)).collect();
     LocalSet::new().block_on(&runtime, async {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
@@ -287,7 +286,7 @@ pub(crate) fn dial_at_once(
     credentials: &CopyCredentials,
     count: u16,
 ) -> io::Result<Vec<DataStream>> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = single_threaded_runtime()?;
     LocalSet::new().block_on(&runtime, async {
         let calls = begin_calls(address, credentials, count);
         made_of(calls.join_all().await)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use fullpipe_control::PinnedTls;
+use fullpipe_control::{PinnedTls, single_threaded_runtime};
 use fullpipe_sys::{enable_recverr, icmp_error};
 use fullpipe_units::{BitRate, Span};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -14,7 +14,7 @@ use quinn::{
     AckFrequencyConfig, ClientConfig, Connection, Endpoint, EndpointConfig, IdleTimeout, Incoming,
     MtuDiscoveryConfig, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::select;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -190,7 +190,7 @@ struct QuicEnd {
 
 impl QuicEnd {
     fn new(socket: UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let runtime = single_threaded_runtime()?;
         let buffer = enlarge_buffers(&socket);
         let mut config = EndpointConfig::default();
         // It is within what the library permits.

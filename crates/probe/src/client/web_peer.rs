@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fullpipe_control::{WebClientTls, connect_to_first};
+use fullpipe_control::{WebClientTls, connect_to_first, single_threaded_runtime};
 use fullpipe_iperf::{ErrorNumber, TestRefusal};
 use fullpipe_lab::PathWitness;
 use fullpipe_record::{Direction, Measurement, Request, Transport};
@@ -69,10 +69,7 @@ pub(super) fn run_witnessed(
     test: impl Future<Output = Result<Measurement, ProbeError>>,
 ) -> Result<Measurement, ProbeError> {
     let witness = PathWitness::begin_witness();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ProbeError::from_io("start the client"))?;
+    let runtime = single_threaded_runtime().map_err(ProbeError::from_io("start the client"))?;
     let measurement = runtime.block_on(test)?;
     Ok(Measurement {
         validity: witness.map(PathWitness::finish_witness).unwrap_or_default(),

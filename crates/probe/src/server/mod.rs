@@ -31,7 +31,7 @@ use crate::engine::{StorageConfig, StreamChannel};
 use fullpipe_control::{
     ConnectionHandover, ControlConnection, HANDSHAKE, HandedConnections, LoginAuthenticator,
     PendingPlace, RefusalCounts, RefusedConnections, TlsIdentity, begins_pinned_tls,
-    canonical_address,
+    canonical_address, single_threaded_runtime,
 };
 use fullpipe_iperf::{
     CallerKind, DEFAULT_PORT, ErrorNumber, SharedKey, StateByte, TestCookie, TestError,
@@ -186,10 +186,7 @@ pub fn serve_opened(
 }
 
 fn block_on_server(server: impl Future<Output = Result<(), ServeError>>) -> Result<(), ServeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ServeError::Start)?;
+    let runtime = single_threaded_runtime().map_err(ServeError::Start)?;
     LocalSet::new().block_on(&runtime, server)
 }
 
