@@ -14,7 +14,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 
 use super::pipe::Pipe;
-use super::{MAX_FRAME, MAX_QUEUED, WINDOW, no_wake, queue_data};
+use super::{MAX_FRAME, MAX_QUEUED, WINDOW, no_wake, queue_data, read_body};
 
 /// Streams of a connection that may be open at once.
 const MAX_STREAMS: u32 = 100;
@@ -347,17 +347,11 @@ impl Http2Server {
     /// Reads and discards bodies that nobody wants.
     fn discard_unwanted(&mut self) {
         self.unwanted.retain_mut(|(body, left)| {
-            while *left > 0 {
-                match body.poll_data(&mut no_wake()) {
-                    Poll::Pending => return true,
-                    Poll::Ready(Some(Ok(bytes))) => {
-                        *left = left.saturating_sub(bytes.len());
-                        let _ = body.flow_control().release_capacity(bytes.len());
-                    }
-                    Poll::Ready(_) => return false,
-                }
-            }
-            false
+            let read = read_body(body, |bytes| {
+                *left = left.saturating_sub(bytes.len());
+                *left > 0
+            });
+            read.is_pending()
         });
     }
 
@@ -412,23 +406,16 @@ impl Http2Server {
             let Load::Upload(body, respond) = load else {
                 return true;
             };
-            loop {
-                match body.poll_data(&mut no_wake()) {
-                    Poll::Pending => return true,
-                    Poll::Ready(Some(Ok(bytes))) => {
-                        count += bytes.len() as u64;
-                        let _ = body.flow_control().release_capacity(bytes.len());
-                    }
-                    Poll::Ready(Some(Err(_))) => {
-                        self.gave_up = true;
-                        return false;
-                    }
-                    Poll::Ready(None) => {
-                        send_answer(respond, Answer::of_described_data(0, id));
-                        return false;
-                    }
-                }
+            let read = read_body(body, |bytes| {
+                count += bytes.len() as u64;
+                true
+            });
+            match read {
+                Poll::Pending => {}
+                Poll::Ready(true) => send_answer(respond, Answer::of_described_data(0, id)),
+                Poll::Ready(false) => self.gave_up = true,
             }
+            read.is_pending()
         });
         self.end_permission();
         count
