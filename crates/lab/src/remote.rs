@@ -11,9 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_sys::{UnsharePrivilege, ends_within, lock, seqpacket_pair, unshare_before_exec};
+use fullpipe_sys::{
+    UnsharePrivilege, ends_within, lock, seqpacket_pair, unshare_before_exec, wait_readable,
+};
 use fullpipe_units::Span;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, pidfd_send_signal};
@@ -287,14 +288,9 @@ fn first_words(
 ) -> Result<(Option<Vec<StretchDevices>>, LabEntry), LabError> {
     let action = "build the hosts";
     send_message(control, blueprint, &[]).map_err(|_| lab_gone(action))?;
-    let timeout = Timespec {
-        tv_sec: TIMEOUT.as_secs().cast_signed(),
-        tv_nsec: 0,
-    };
     // Whoever interrupts this process finds the hosts built, or knows why they are not.
-    let answered =
-        retry_on_intr(|| poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout)));
-    if answered.map_err(|_| lab_gone(action))? == 0 {
+    let answered = retry_on_intr(|| wait_readable(control, TIMEOUT));
+    if !answered.map_err(|_| lab_gone(action))? {
         return Err(lab_gone(action));
     }
     match receive_message::<Reply>(control).map_err(|_| lab_gone(action))? {

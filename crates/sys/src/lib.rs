@@ -1,7 +1,8 @@
 //! The system calls that the standard library lacks, as safe functions. Linux only; synchronous.
 //!
 //! The only room with `unsafe`: every block says why it is sound. What rustix or socket2 offer
-//! safely is taken from there, so little is left here. And the lock that every room takes.
+//! safely is taken from there, so little is left here. And the lock that every room takes, and the
+//! wait for one descriptor.
 
 mod capture;
 mod child;
@@ -24,6 +25,7 @@ mod namespace;
 mod packet;
 mod qdisc;
 mod random;
+mod readable;
 mod route;
 mod routes;
 mod socket;
@@ -69,6 +71,7 @@ pub use namespace::{
 pub use packet::{open_packet_socket, packet_drops};
 pub use qdisc::{RootQdisc, delete_root_qdisc, restore_root_qdisc, root_qdisc, set_root_qdisc};
 pub use random::random_bytes;
+pub use readable::wait_readable;
 pub use route::{create_veth, output_device};
 pub use routes::{NUMERIC_METRICS, UnicastRoute, list_routes, set_route_metric};
 pub use socket::{

@@ -7,9 +7,8 @@ use std::time::Duration;
 use crate::engine::LocalEndpoint;
 use fullpipe_iperf::TestCookie;
 use fullpipe_record::RttMethod;
-use fullpipe_sys::{receive_arrival, receive_departure, stamp_passages};
+use fullpipe_sys::{receive_arrival, receive_departure, stamp_passages, wait_readable};
 use fullpipe_units::{ByteCount, Span};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::datagram;
@@ -118,12 +117,8 @@ impl EchoFlow {
 
     /// Waits until a packet can be received, at most for `longest`.
     pub(super) fn wait_for_packet(&self, longest: Duration) {
-        let limit = Timespec::try_from(longest).ok();
-        // An error of `poll` shows at the next read.
-        let _ = poll(
-            &mut [PollFd::new(&self.socket, PollFlags::IN)],
-            limit.as_ref(),
-        );
+        // An error shows at the next read.
+        let _ = wait_readable(&self.socket, longest);
     }
 
     /// Returns the next request that has left the host, and the time, by the wall clock; `None` if

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use crate::engine::LocalEndpoint;
 use fullpipe_record::{Refusal, RouteMethod};
-use fullpipe_sys::{IcmpError, enable_recverr, icmp_error, receive_arrival};
+use fullpipe_sys::{IcmpError, enable_recverr, icmp_error, receive_arrival, wait_readable};
 use fullpipe_units::ByteCount;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
 };
@@ -151,12 +150,8 @@ impl ProbeSocket {
 
     /// Waits until a reply can be received, at most for `longest`.
     pub(super) fn wait_for_reply(&self, longest: Duration) {
-        let limit = Timespec::try_from(longest).ok();
-        // An error of `poll` shows at the next read.
-        let _ = poll(
-            &mut [PollFd::new(&self.socket, PollFlags::IN)],
-            limit.as_ref(),
-        );
+        // An error shows at the next read.
+        let _ = wait_readable(&self.socket, longest);
     }
 
     /// Returns the replies since the last call.
