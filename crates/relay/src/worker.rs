@@ -15,7 +15,7 @@ use fullpipe_record::{
     TcpInfo,
 };
 use fullpipe_sys::lock;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use tokio::sync::mpsc::UnboundedSender;
@@ -276,7 +276,7 @@ impl RelayWorker {
             match wait(
                 &self.epoll,
                 rustix::buffer::spare_capacity(&mut events),
-                Some(&self.poll_timeout()),
+                Timespec::try_from(self.poll_timeout()).ok().as_ref(),
             ) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -297,8 +297,8 @@ impl RelayWorker {
         }
     }
 
-    fn poll_timeout(&self) -> Timespec {
-        let timeout = match () {
+    fn poll_timeout(&self) -> Duration {
+        match () {
             () if !self.queue.is_empty() => Duration::ZERO,
             () if !self.resetting.is_empty() || self.inbox.stop_deadline().is_some() => SHORT,
             () => {
@@ -309,10 +309,6 @@ impl RelayWorker {
                 };
                 longest.min(self.until_report().unwrap_or(LONG))
             }
-        };
-        Timespec {
-            tv_sec: timeout.as_secs().cast_signed(),
-            tv_nsec: timeout.subsec_nanos().into(),
         }
     }
 
@@ -522,7 +518,7 @@ impl RelayWorker {
             if left < replace(&mut last.left, left) {
                 last.until = now + LAST_BYTES;
             }
-            if now >= last.until || has_acknowledged(&info) {
+            if now >= last.until || info.is_acknowledged() {
                 let ending = reset_by(last.side);
                 self.end_connection(slot, ending);
             } else {
@@ -791,12 +787,6 @@ const fn reset_by(side: RelaySide) -> RelayEnding {
         RelaySide::Client => RelayEnding::ClientReset,
         RelaySide::Target => RelayEnding::TargetReset,
     }
-}
-
-/// Returns true if everything was acknowledged, the FIN too.
-fn has_acknowledged(info: &TcpInfo) -> bool {
-    let unacked = info.unacked.map_or(0, SegCount::get);
-    unacked == 0 && info.not_sent.is_none_or(|bytes| bytes == ByteCount::ZERO)
 }
 
 #[cfg(test)]

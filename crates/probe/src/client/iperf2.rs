@@ -118,7 +118,6 @@ pub fn measure_iperf2(
     let measurement = Measurement {
         id: new_id(),
         started: format!("{started:.3}"),
-        setup: None,
         peer: Peer {
             host: destination.host.clone(),
             address: upload.address.to_string(),
@@ -127,7 +126,6 @@ pub fn measure_iperf2(
         request: asked,
         resolved: Some(ResolvedRequest::new(request)),
         run: Some(run),
-        web100: None,
         local: EndReport {
             host: Some(this_host()),
             settings: Some(settings),
@@ -137,23 +135,17 @@ pub fn measure_iperf2(
             placement,
             ..EndReport::default()
         },
-        remote: EndReport::default(),
         streams: upload.streams,
         intervals: upload.watched.intervals,
         rtt: upload.rtt,
         summary,
-        reverse: None,
-        route: None,
-        limit: None,
-        capture: None,
         interrupted: upload.watched.interrupted,
-        until_sure: None,
         broken_off: upload.broken_off,
-        warnings: Vec::new(),
         validity: witness
             .map(PathWitness::finish_witness)
             .unwrap_or_default()
             .with_reasons(unmet),
+        ..Measurement::default()
     };
     Ok(measurement.to_bounded())
 }

@@ -14,8 +14,8 @@ use crate::call_back::{CallBack, GETTING_CALLS};
 use crate::engine::{LocalEndpoint, StreamChannel, apply_options, prepare_socket, prepare_udp};
 use crate::route::{SynAckSniffer, caller_handshake, first_window};
 use fullpipe_iperf::{TestCookie, direction_of, udp};
-use fullpipe_record::{Direction, Handshake, Request, TcpInfo, Transport};
-use fullpipe_units::{ByteCount, SegCount, Span};
+use fullpipe_record::{Direction, Handshake, Request, Transport};
+use fullpipe_units::{ByteCount, Span};
 use rustix::io::Errno;
 use socket2::{SockRef, Socket};
 use tokio::io::AsyncWriteExt;
@@ -63,7 +63,7 @@ impl OpenStream {
     fn is_taken(&self) -> bool {
         match &self.channel {
             StreamChannel::Tcp(socket) => {
-                fullpipe_sys::tcp_info(socket).map_or(true, |info| is_acknowledged(&info))
+                fullpipe_sys::tcp_info(socket).map_or(true, |info| info.is_acknowledged())
             }
             StreamChannel::Udp(_) | StreamChannel::Framed(_) => true,
         }
@@ -290,11 +290,6 @@ async fn send_cookie(
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
     Ok((stream, window))
-}
-
-fn is_acknowledged(info: &TcpInfo) -> bool {
-    info.not_sent.unwrap_or_default() == ByteCount::ZERO
-        && info.unacked.unwrap_or_default() == SegCount::ZERO
 }
 
 /// Waits for the answer to the first of `hellos`, which was sent on `socket`. Sends all of them if

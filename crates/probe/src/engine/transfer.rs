@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use fullpipe_record::{Cpu, Sample, StorageUse, thin_out_snapshots};
 use fullpipe_sys::{CpuTime, lock, process_cpu_time, tcp_info};
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
+use fullpipe_units::{ByteCount, Ratio, Span};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use socket2::SockRef;
 
@@ -101,10 +101,7 @@ impl SenderSockets {
 
 /// Returns true if everything that was written to `socket` has been sent and acknowledged.
 fn is_delivered(socket: &TcpStream) -> bool {
-    tcp_info(socket).is_ok_and(|info| {
-        info.not_sent.unwrap_or_default() == ByteCount::ZERO
-            && info.unacked.unwrap_or_default() == SegCount::ZERO
-    })
+    tcp_info(socket).is_ok_and(|info| info.is_acknowledged())
 }
 
 impl RunningTransfer {

@@ -61,7 +61,6 @@ impl FinishedTest<'_> {
                 &self.finished,
                 self.control.as_ref(),
             )),
-            web100: None,
             summary: self.direction_summary(ways[0], &streams, rtt.idle),
             reverse: ways
                 .get(1)
@@ -76,12 +75,9 @@ impl FinishedTest<'_> {
             streams,
             intervals: self.intervals,
             rtt,
-            route: None,
-            limit: None,
-            capture: None,
             interrupted: test.interrupted,
-            until_sure: None,
             broken_off: self.broken_off,
+            ..Measurement::default()
         };
         measurement.to_bounded()
     }

@@ -18,9 +18,9 @@ use fullpipe_iperf::{
     ErrorNumber, KeyCheck, ServerAction, ServerNonce, ServerSession, TestCookie, TestParameters,
     TestRefusal, TestResults, data_connections,
 };
-use fullpipe_record::{HostSettings, Measurement, Request, SocketReadback, TcpInfo};
+use fullpipe_record::{HostSettings, Measurement, Request, SocketReadback};
 use fullpipe_sys::random_bytes;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
@@ -351,12 +351,9 @@ impl ServedTest {
 
     /// Returns true if the client's kernel has acknowledged everything that was sent.
     fn is_all_acknowledged(&self) -> bool {
-        let is_acknowledged = |info: TcpInfo| {
-            info.not_sent.unwrap_or_default() == ByteCount::ZERO
-                && info.unacked.unwrap_or_default() == SegCount::ZERO
-        };
         self.unsent.is_empty()
-            && fullpipe_sys::tcp_info(self.control.tcp_stream()).is_ok_and(is_acknowledged)
+            && fullpipe_sys::tcp_info(self.control.tcp_stream())
+                .is_ok_and(|info| info.is_acknowledged())
     }
 }
 
