@@ -13,16 +13,19 @@ use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
 use tokio_rustls::rustls::client::{WebPkiServerVerifier, verify_server_name};
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use tokio_rustls::rustls::server::ParsedCertificate;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use tokio_rustls::rustls::{
-    self, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+    self, CipherSuite, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
 use crate::record_stream::RecordStream;
-use crate::records::{TlsRecords, TrafficSecrets};
+use crate::records::{TlsRecords, TrafficSecrets, client_that_states, server_that_states};
 
 /// The first byte of a TLS client: the type of a handshake record (RFC 8446, section 5.1). No
 /// cookie begins so.
@@ -58,14 +61,8 @@ impl TlsIdentity {
     /// # Errors
     /// If they cannot be read, or do not belong together.
     pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
-        let key = PrivateKeyDer::from_pem_slice(pem).map_err(|cause| TlsError::Pem {
-            wanted: "private key",
-            cause,
-        })?;
-        let config = ServerConfig::builder_with_provider(crypto_provider())
-            .with_protocol_versions(VERSIONS)?
-            .with_no_client_auth()
-            .with_single_cert(certificate_chain(pem)?, key)?;
+        let clients = WebPkiClientVerifier::no_client_auth();
+        let config = server_config(crypto_provider(), pem, pem, clients)?;
         Ok(Self(Arc::new(config)))
     }
 
@@ -74,13 +71,7 @@ impl TlsIdentity {
     /// # Errors
     /// If the client does not speak it, or closes the connection.
     pub async fn accept_tls(&self, stream: TcpStream) -> io::Result<ControlConnection> {
-        let stream = TlsAcceptor::from(Arc::clone(&self.0))
-            .accept(RecordStream::new(stream))
-            .await?;
-        Ok(ControlConnection::from_tls_stream(
-            stream.into(),
-            Arc::default(),
-        ))
+        ControlConnection::accept(&self.0, stream).await
     }
 }
 
@@ -91,11 +82,10 @@ impl TlsTrust {
     /// If they cannot be read.
     pub fn from_pem(authorities: &[u8]) -> Result<Self, TlsError> {
         let verifier = Arc::new(CertificateVerifier::new(certificate_chain(authorities)?)?);
-        let config = ClientConfig::builder_with_provider(crypto_provider())
-            .with_protocol_versions(VERSIONS)?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::<CertificateVerifier>::clone(&verifier))
-            .with_no_client_auth();
+        let config = client_config(
+            crypto_provider(),
+            Arc::<CertificateVerifier>::clone(&verifier),
+        )?;
         Ok(Self(Arc::new(config), verifier))
     }
 
@@ -113,14 +103,7 @@ impl TlsTrust {
         host: &str,
         stream: TcpStream,
     ) -> io::Result<ControlConnection> {
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let stream = TlsConnector::from(Arc::clone(&self.0))
-            .connect(name, RecordStream::new(stream))
-            .await?;
-        Ok(ControlConnection::from_tls_stream(
-            stream.into(),
-            Arc::default(),
-        ))
+        ControlConnection::connect(&self.0, host, stream).await
     }
 }
 
@@ -211,8 +194,50 @@ pub(crate) const HTTP2: &[u8] = b"h2";
 /// Both ends are fullpipe, so nothing older is needed.
 pub(crate) const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-pub(crate) fn crypto_provider() -> Arc<rustls::crypto::CryptoProvider> {
+pub(crate) fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// Returns a provider with this cipher suite alone.
+pub(crate) fn provider_of(only: CipherSuite) -> Arc<CryptoProvider> {
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.cipher_suites.retain(|suite| suite.suite() == only);
+    Arc::new(provider)
+}
+
+/// Returns the configuration of a server with these certificates, its own first, and this private
+/// key, both in PEM, whose clients `clients` verifies.
+pub(crate) fn server_config(
+    provider: Arc<CryptoProvider>,
+    certificates: &[u8],
+    key: &[u8],
+    clients: Arc<dyn ClientCertVerifier>,
+) -> Result<ServerConfig, TlsError> {
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(VERSIONS)?
+        .with_client_cert_verifier(clients)
+        .with_single_cert(certificate_chain(certificates)?, private_key(key)?)?;
+    Ok(config)
+}
+
+/// Reads a private key in PEM.
+pub(crate) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|cause| TlsError::Pem {
+        wanted: "private key",
+        cause,
+    })
+}
+
+/// Returns the configuration of a client without a key, whose servers `verifier` verifies.
+pub(crate) fn client_config(
+    provider: Arc<CryptoProvider>,
+    verifier: Arc<dyn ServerCertVerifier>,
+) -> Result<ClientConfig, TlsError> {
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(VERSIONS)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth())
 }
 
 /// At least one certificate.
@@ -269,16 +294,34 @@ pub enum ControlConnection {
 #[derive(Debug)]
 pub struct TlsConnection {
     pub(crate) stream: TlsStream<RecordStream>,
-    /// The secrets that its handshake stated; none if no code takes its records over.
+    /// The secrets that its handshake stated.
     secrets: Arc<TrafficSecrets>,
 }
 
 impl ControlConnection {
-    pub(crate) fn from_tls_stream(
-        stream: TlsStream<RecordStream>,
-        secrets: Arc<TrafficSecrets>,
-    ) -> Self {
-        Self::Encrypted(Box::new(TlsConnection { stream, secrets }))
+    /// Completes a handshake with the client at the other end of `stream`.
+    pub(crate) async fn accept(config: &ServerConfig, stream: TcpStream) -> io::Result<Self> {
+        let secrets = Arc::default();
+        let stream = TlsAcceptor::from(server_that_states(config, &secrets))
+            .accept(RecordStream::new(stream))
+            .await?
+            .into();
+        Ok(Self::Encrypted(Box::new(TlsConnection { stream, secrets })))
+    }
+
+    /// Completes a handshake with the server `host` at the other end of `stream`.
+    pub(crate) async fn connect(
+        config: &ClientConfig,
+        host: &str,
+        stream: TcpStream,
+    ) -> io::Result<Self> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let secrets = Arc::default();
+        let stream = TlsConnector::from(client_that_states(config, &secrets))
+            .connect(name, RecordStream::new(stream))
+            .await?
+            .into();
+        Ok(Self::Encrypted(Box::new(TlsConnection { stream, secrets })))
     }
 
     /// The connection that carries it.
@@ -348,7 +391,7 @@ impl ControlConnection {
     ///
     /// # Errors
     /// Fails if a record was read or written in part, if the other end has changed its keys
-    /// already, and if TLS is that of a [`TlsIdentity`].
+    /// already, and if its cipher suite is not AES-256-GCM.
     pub fn into_records(self) -> io::Result<(TcpStream, Option<TlsRecords>)> {
         let TlsConnection { stream, secrets } = match self {
             Self::Plain(stream) => return Ok((stream, None)),

@@ -55,6 +55,7 @@ mod records;
 #[cfg(test)]
 mod records_with_rustls_tests;
 mod refusals;
+mod runtime;
 mod unix_seconds;
 mod web_tls;
 
@@ -83,5 +84,6 @@ pub use queue_budget::{
 pub use record_stream::RecordStream;
 pub use records::{MAX_RECORD, RecordError, TlsRecords};
 pub use refusals::RefusalCounts;
+pub use runtime::single_threaded_runtime;
 pub use unix_seconds::unix_seconds;
 pub use web_tls::{WebClientTls, WebIdentity};

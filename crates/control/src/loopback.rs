@@ -5,6 +5,8 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
+use crate::single_threaded_runtime;
+
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Runs a test to its end.
@@ -12,10 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// # Panics
 /// If it takes too long.
 pub(crate) fn run_test(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = single_threaded_runtime().unwrap();
     runtime.block_on(async { timeout(TIMEOUT, test).await.unwrap() });
 }
 

@@ -15,7 +15,6 @@
 //! process and needs no certificate (RFC 7250), because the proof is about this very connection.
 
 use std::io;
-use std::sync::Arc;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use fullpipe_iperf::SharedKey;
@@ -23,10 +22,10 @@ use fullpipe_sys::random_bytes;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::CipherSuite;
-use tokio_rustls::rustls::crypto::CryptoProvider;
 
-use crate::connection::crypto_provider;
+use crate::connection::provider_of;
 use crate::raw_key::{RawKeyTls, raw_key};
+use crate::records::SUITE_OF_RECORDS;
 use crate::{ControlConnection, TlsError};
 
 /// First bytes of a caller, with the version of the exchange.
@@ -75,35 +74,21 @@ impl AuthenticatedPeer {
         tls: Option<&PeerTls>,
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        Self::prove_as_caller(stream, key, tls)
-            .await
-            .map_err(|error| before_proof(error, tls.is_some()))
-    }
-
-    async fn prove_as_caller(
-        stream: TcpStream,
-        key: &SharedKey,
-        tls: Option<&PeerTls>,
-    ) -> io::Result<Self> {
-        let mut control = match tls {
-            Some(tls) => tls.0.call(stream).await?,
-            None => ControlConnection::Plain(stream),
+        let prove = async {
+            let mut control = match tls {
+                Some(tls) => tls.0.call(stream).await?,
+                None => ControlConnection::Plain(stream),
+            };
+            let binding = control.exported(EXPORTER)?;
+            let ours = random_bytes()?;
+            control.send_bytes(&[&GREETING[..], &ours].concat()).await?;
+            let nonces = [ours, receive_array(&mut control).await?];
+            receive_proof(&mut control, key, &proof_parts(LISTENER, &binding, &nonces)).await?;
+            let proof = key.tag_parts(&proof_parts(CALLER, &binding, &nonces));
+            control.send_bytes(&proof).await?;
+            Ok((control, nonces))
         };
-        let binding = control.exported(EXPORTER)?;
-        let ours = random_bytes()?;
-        control.send_bytes(&[&GREETING[..], &ours].concat()).await?;
-        let nonces = [ours, receive_array(&mut control).await?];
-        let proof: [u8; LENGTH] = receive_array(&mut control).await?;
-        if !key.verifies_tag(&proof, &proof_parts(LISTENER, &binding, &nonces)) {
-            return Err(no_key());
-        }
-        let proof = key.tag_parts(&proof_parts(CALLER, &binding, &nonces));
-        control.send_bytes(&proof).await?;
-        Ok(Self {
-            control,
-            key: key.clone(),
-            nonces,
-        })
+        Self::from_proved(prove.await, key, tls)
     }
 
     /// Answers the program that called, inside TLS if `tls` is given. Deadlines are the caller's
@@ -118,34 +103,35 @@ impl AuthenticatedPeer {
         tls: Option<&PeerTls>,
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        Self::prove_as_listener(stream, key, tls)
-            .await
-            .map_err(|error| before_proof(error, tls.is_some()))
+        let prove = async {
+            let mut control = match tls {
+                Some(tls) => tls.0.answer(stream).await?,
+                None => ControlConnection::Plain(stream),
+            };
+            let binding = control.exported(EXPORTER)?;
+            if receive_array(&mut control).await? != *GREETING {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            let nonces = [receive_array(&mut control).await?, random_bytes()?];
+            let proof = key.tag_parts(&proof_parts(LISTENER, &binding, &nonces));
+            control.send_bytes(&[nonces[1], proof].concat()).await?;
+            receive_proof(&mut control, key, &proof_parts(CALLER, &binding, &nonces)).await?;
+            Ok((control, nonces))
+        };
+        Self::from_proved(prove.await, key, tls)
     }
 
-    async fn prove_as_listener(
-        stream: TcpStream,
+    /// Returns the connection of an exchange that came to its end, or what a user can do about it.
+    fn from_proved(
+        proved: io::Result<(ControlConnection, [[u8; LENGTH]; 2])>,
         key: &SharedKey,
         tls: Option<&PeerTls>,
     ) -> io::Result<Self> {
-        let mut control = match tls {
-            Some(tls) => tls.0.answer(stream).await?,
-            None => ControlConnection::Plain(stream),
-        };
-        let binding = control.exported(EXPORTER)?;
-        if receive_array(&mut control).await? != *GREETING {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let nonces = [receive_array(&mut control).await?, random_bytes()?];
-        let proof = key.tag_parts(&proof_parts(LISTENER, &binding, &nonces));
-        control.send_bytes(&[nonces[1], proof].concat()).await?;
-        let proof: [u8; LENGTH] = receive_array(&mut control).await?;
-        if !key.verifies_tag(&proof, &proof_parts(CALLER, &binding, &nonces)) {
-            return Err(no_key());
-        }
+        let (control, nonces) = proved.map_err(|error| before_proof(error, tls.is_some()))?;
+        let key = key.clone();
         Ok(Self {
             control,
-            key: key.clone(),
+            key,
             nonces,
         })
     }
@@ -199,11 +185,17 @@ pub(crate) fn before_proof(error: io::Error, encrypts: bool) -> io::Error {
     io::Error::new(error.kind(), why)
 }
 
-fn no_key() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        "the other end does not have the same key",
-    )
+async fn receive_proof(
+    control: &mut ControlConnection,
+    key: &SharedKey,
+    parts: &[&[u8]],
+) -> io::Result<()> {
+    let proof: [u8; LENGTH] = receive_array(control).await?;
+    if key.verifies_tag(&proof, parts) {
+        return Ok(());
+    }
+    let why = "the other end does not have the same key";
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
 impl PeerTls {
@@ -212,15 +204,12 @@ impl PeerTls {
     /// # Errors
     /// Fails if the library has no random bytes.
     pub fn new() -> Result<Self, TlsError> {
-        // The one whose records this room seals itself.
-        Self::of_suite(CipherSuite::TLS13_AES_256_GCM_SHA384)
+        Self::of_suite(SUITE_OF_RECORDS)
     }
 
     /// Makes a key for connections with this cipher suite alone.
     pub(crate) fn of_suite(only: CipherSuite) -> Result<Self, TlsError> {
-        let mut provider = CryptoProvider::clone(&crypto_provider());
-        provider.cipher_suites.retain(|suite| suite.suite() == only);
-        let provider = Arc::new(provider);
+        let provider = provider_of(only);
         let listener = raw_key(Ed25519KeyPair::generate(), &provider)?;
         Ok(Self(RawKeyTls::new(&provider, listener, None)?))
     }

@@ -14,11 +14,12 @@ use aws_lc_rs::signature::Ed25519KeyPair;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::sign::CertifiedKey;
-use tokio_rustls::rustls::{CipherSuite, ClientConfig, Error as RustlsError, ServerConfig};
+use tokio_rustls::rustls::{ClientConfig, Error as RustlsError, ServerConfig};
 
 use crate::connection::{PART, crypto_provider};
 use crate::peers::before_proof;
 use crate::raw_key::{RawKeyTls, raw_key};
+use crate::records::SUITE_OF_RECORDS;
 use crate::{ControlConnection, TlsError};
 
 /// Name of the protocol inside, for a program of another kind (RFC 7301).
@@ -127,7 +128,7 @@ fn provider_for_records() -> Arc<CryptoProvider> {
     let mut provider = CryptoProvider::clone(&crypto_provider());
     provider
         .cipher_suites
-        .sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_256_GCM_SHA384);
+        .sort_by_key(|suite| suite.suite() != SUITE_OF_RECORDS);
     Arc::new(provider)
 }
 
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
     use crate::connection::VERSIONS;
     use crate::loopback::{connected_pair, run_test};
-    use crate::raw_key::{RawKeyVerifier, unread_name};
+    use crate::raw_key::{RawKeyVerifier, UNREAD_NAME};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio_rustls::TlsConnector;
     use tokio_rustls::rustls::client::AlwaysResolvesClientRawPublicKeys;
@@ -157,7 +158,7 @@ mod tests {
 
     /// Runs a handshake in memory. Returns whether an end refused, and whether each is still in it.
     fn shake_hands(caller: Arc<ClientConfig>, listener: Arc<ServerConfig>) -> (bool, [bool; 2]) {
-        let mut client = ClientConnection::new(caller, unread_name()).unwrap();
+        let mut client = ClientConnection::new(caller, UNREAD_NAME.try_into().unwrap()).unwrap();
         let mut server = ServerConnection::new(listener).unwrap();
         let mut refused = false;
         for _ in 0..4 {
@@ -239,7 +240,8 @@ mod tests {
     #[test]
     fn the_bytes_of_a_caller_are_not_valid_again() {
         let pinned = PinnedTls::of_secret(&[7; 32]).unwrap();
-        let mut client = ClientConnection::new(pinned.client_config(), unread_name()).unwrap();
+        let mut client =
+            ClientConnection::new(pinned.client_config(), UNREAD_NAME.try_into().unwrap()).unwrap();
         let mut server = ServerConnection::new(pinned.server_config()).unwrap();
         let mut recorded = Vec::new();
         while client.is_handshaking() || server.is_handshaking() {
@@ -255,7 +257,7 @@ mod tests {
         }
         assert_eq!(
             client.negotiated_cipher_suite().unwrap().suite(),
-            CipherSuite::TLS13_AES_256_GCM_SHA384
+            SUITE_OF_RECORDS
         );
         let mut again = ServerConnection::new(pinned.server_config()).unwrap();
         again.read_tls(&mut recorded.as_slice()).unwrap();
@@ -414,7 +416,10 @@ mod tests {
             let call = async {
                 let other = derive_key(&[8; 32], CALLER, &crypto_provider()).unwrap();
                 let connector = TlsConnector::from(caller_with(Some(other), &[7; 32]));
-                let mut stream = connector.connect(unread_name(), caller).await.unwrap();
+                let mut stream = connector
+                    .connect(UNREAD_NAME.try_into().unwrap(), caller)
+                    .await
+                    .unwrap();
                 stream.write_all(b"a request").await.unwrap();
                 stream.flush().await.unwrap();
                 stream.read(&mut [0]).await

@@ -1,7 +1,6 @@
 //! TLS 1.3 between ends that have raw keys without a certificate (RFC 7250).
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
@@ -23,11 +22,8 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
     SignatureScheme,
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::connection::{VERSIONS, crypto_provider};
-use crate::record_stream::RecordStream;
-use crate::records::{client_that_states, server_that_states};
+use crate::connection::{VERSIONS, client_config, crypto_provider};
 use crate::{ControlConnection, TlsError};
 
 /// Returns the pair with its public key in place of a certificate. `pair` is the answer of the
@@ -67,8 +63,8 @@ pub(crate) fn tls12_unsupported() -> Error {
 /// Both configurations of connections between such ends, at either end.
 #[derive(Clone)]
 pub(crate) struct RawKeyTls {
-    pub(crate) server: Arc<ServerConfig>,
-    pub(crate) client: Arc<ClientConfig>,
+    pub server: Arc<ServerConfig>,
+    pub client: Arc<ClientConfig>,
 }
 
 impl RawKeyTls {
@@ -80,22 +76,17 @@ impl RawKeyTls {
         caller: Option<Arc<CertifiedKey>>,
     ) -> Result<Self, TlsError> {
         let accepted = caller.is_some().then_some(&*listener);
-        let client = ClientConfig::builder_with_provider(Arc::clone(provider))
-            .with_protocol_versions(VERSIONS)?
-            .dangerous()
-            .with_custom_certificate_verifier(RawKeyVerifier::new(accepted));
+        let mut client = client_config(Arc::clone(provider), RawKeyVerifier::new(accepted))?;
         let server = ServerConfig::builder_with_provider(Arc::clone(provider))
             .with_protocol_versions(VERSIONS)?;
-        let (mut client, server) = match caller {
+        let server = match caller {
             Some(caller) => {
-                let verifier = RawKeyVerifier::new(Some(&caller));
-                let resolver = AlwaysResolvesClientRawPublicKeys::new(caller);
-                (
-                    client.with_client_cert_resolver(Arc::new(resolver)),
-                    server.with_client_cert_verifier(verifier),
-                )
+                let server = server.with_client_cert_verifier(RawKeyVerifier::new(Some(&caller)));
+                client.client_auth_cert_resolver =
+                    Arc::new(AlwaysResolvesClientRawPublicKeys::new(caller));
+                server
             }
-            None => (client.with_no_client_auth(), server.with_no_client_auth()),
+            None => server.with_no_client_auth(),
         };
         let mut server =
             server.with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(listener)));
@@ -112,20 +103,12 @@ impl RawKeyTls {
 
     /// Completes a handshake with the program at the other end of `stream`, as the caller.
     pub(crate) async fn call(&self, stream: TcpStream) -> io::Result<ControlConnection> {
-        let secrets = Arc::default();
-        let connector = TlsConnector::from(client_that_states(&self.client, &secrets));
-        let stream = connector
-            .connect(unread_name(), RecordStream::new(stream))
-            .await?;
-        Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
+        ControlConnection::connect(&self.client, UNREAD_NAME, stream).await
     }
 
     /// Completes a handshake with the program that called.
     pub(crate) async fn answer(&self, stream: TcpStream) -> io::Result<ControlConnection> {
-        let secrets = Arc::default();
-        let acceptor = TlsAcceptor::from(server_that_states(&self.server, &secrets));
-        let stream = acceptor.accept(RecordStream::new(stream)).await?;
-        Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
+        ControlConnection::accept(&self.server, stream).await
     }
 }
 
@@ -135,10 +118,8 @@ impl std::fmt::Debug for RawKeyTls {
     }
 }
 
-/// Returns a name for a listener; nobody reads it.
-pub(crate) fn unread_name() -> ServerName<'static> {
-    ServerName::IpAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into())
-}
+/// The name of a listener, which has none; nobody reads it.
+pub(crate) const UNREAD_NAME: &str = "0.0.0.0";
 
 /// Accepts one key, or any that signs the handshake.
 #[derive(Debug)]

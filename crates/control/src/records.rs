@@ -14,9 +14,12 @@ use aws_lc_rs::hkdf::{HKDF_SHA384, KeyType, Prk};
 use fullpipe_sys::lock;
 use thiserror::Error;
 use tokio_rustls::rustls::{
-    ClientConfig, Connection, ConnectionTrafficSecrets, KeyLog, ServerConfig,
+    CipherSuite, ClientConfig, Connection, ConnectionTrafficSecrets, KeyLog, ServerConfig,
 };
 use zeroize::Zeroizing;
+
+/// The cipher suite whose records this room seals itself.
+pub(crate) const SUITE_OF_RECORDS: CipherSuite = CipherSuite::TLS13_AES_256_GCM_SHA384;
 
 /// Bytes before each record.
 pub(crate) const HEADER: usize = 5;

@@ -8,7 +8,7 @@ use tokio_rustls::rustls::{
     ServerConnection,
 };
 
-use crate::raw_key::unread_name;
+use crate::raw_key::UNREAD_NAME;
 use crate::records::tests::{receive, sealed};
 use crate::records::{HEADER, TrafficSecrets, client_that_states, server_that_states};
 use crate::{PeerTls, RecordError, TlsRecords};
@@ -29,8 +29,11 @@ struct End {
 impl End {
     fn caller(tls: &PeerTls) -> Self {
         let secrets = Arc::default();
-        let tls = ClientConnection::new(client_that_states(&tls.0.client, &secrets), unread_name())
-            .unwrap();
+        let tls = ClientConnection::new(
+            client_that_states(&tls.0.client, &secrets),
+            UNREAD_NAME.try_into().unwrap(),
+        )
+        .unwrap();
         Self {
             tls: tls.into(),
             secrets,

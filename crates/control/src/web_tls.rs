@@ -10,23 +10,20 @@ use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
 use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls13_signature};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{
-    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error as RustlsError,
-    RootCertStore, ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error as RustlsError, RootCertStore,
+    ServerConfig, SignatureScheme,
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::connection::{
     ControlConnection, HTTP2, TlsError, TlsTrust, VERSIONS, by_reference, certificate_chain,
-    crypto_provider,
+    client_config, private_key, provider_of, server_config,
 };
 use crate::raw_key::tls12_unsupported;
-use crate::record_stream::RecordStream;
-use crate::records::{TrafficSecrets, client_that_states, server_that_states};
+use crate::records::SUITE_OF_RECORDS;
 
 /// Name of HTTP/1.1 inside TLS (RFC 7301).
 const HTTP1: &[u8] = b"http/1.1";
@@ -56,16 +53,10 @@ impl WebIdentity {
     fn verifying_clients(
         certificates: &[u8],
         key: &[u8],
-        verifier: Arc<dyn ClientCertVerifier>,
+        clients: Arc<dyn ClientCertVerifier>,
     ) -> Result<Self, TlsError> {
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| TlsError::Pem {
-            wanted: "private key",
-            cause,
-        })?;
-        let mut config = ServerConfig::builder_with_provider(provider_of_records())
-            .with_protocol_versions(VERSIONS)?
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(certificate_chain(certificates)?, key)?;
+        let provider = provider_of(SUITE_OF_RECORDS);
+        let mut config = server_config(provider, certificates, key, clients)?;
         config.alpn_protocols = [HTTP2, HTTP1].map(<[u8]>::to_vec).into();
         // A ticket would be a record that the next connection is not faster by.
         config.send_tls13_tickets = 0;
@@ -83,10 +74,11 @@ impl WebIdentity {
         authority: &[u8],
     ) -> Result<Self, TlsError> {
         let roots = Arc::new(root_certificates(authority)?);
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider_of_records())
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| RustlsError::General(error.to_string()))?;
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(roots, provider_of(SUITE_OF_RECORDS))
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| RustlsError::General(error.to_string()))?;
         Self::verifying_clients(certificates, key, verifier)
     }
 
@@ -95,11 +87,7 @@ impl WebIdentity {
     /// # Errors
     /// Fails if the client does not speak it, or closes the connection.
     pub async fn accept_tls(&self, stream: TcpStream) -> io::Result<ControlConnection> {
-        let secrets = Arc::<TrafficSecrets>::default();
-        let stream = TlsAcceptor::from(server_that_states(&self.0, &secrets))
-            .accept(RecordStream::new(stream))
-            .await?;
-        Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
+        ControlConnection::accept(&self.0, stream).await
     }
 }
 
@@ -110,7 +98,7 @@ impl WebClientTls {
     /// # Errors
     /// Fails if the library lacks what is needed.
     pub fn unverified() -> Result<Self, TlsError> {
-        Self::verifying_by(Arc::new(AnyCertificate(provider_of_records())))
+        Self::verifying_by(Arc::new(AnyCertificate(provider_of(SUITE_OF_RECORDS))))
     }
 
     /// Returns the side of a client that takes the certificates of `trust`.
@@ -129,12 +117,7 @@ impl WebClientTls {
     pub fn trusting_system() -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let mut config = ClientConfig::builder_with_provider(provider_of_records())
-            .with_protocol_versions(VERSIONS)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![HTTP1.to_vec()];
-        Ok(Self(Arc::new(config)))
+        Self::verifying_by(root_verifier(roots)?)
     }
 
     /// Returns the side of a client that takes certificates of one authority, which a server sends
@@ -145,7 +128,7 @@ impl WebClientTls {
     pub fn pinning_authority(fingerprint: [u8; 32]) -> Result<Self, TlsError> {
         Self::verifying_by(Arc::new(PinnedAuthority {
             fingerprint,
-            any: AnyCertificate(provider_of_records()),
+            any: AnyCertificate(provider_of(SUITE_OF_RECORDS)),
         }))
     }
 
@@ -159,14 +142,10 @@ impl WebClientTls {
         certificate: &[u8],
         key: &[u8],
     ) -> Result<Self, TlsError> {
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| TlsError::Pem {
-            wanted: "private key",
-            cause,
-        })?;
-        let mut config = ClientConfig::builder_with_provider(provider_of_records())
+        let mut config = ClientConfig::builder_with_provider(provider_of(SUITE_OF_RECORDS))
             .with_protocol_versions(VERSIONS)?
             .with_root_certificates(root_certificates(authority)?)
-            .with_client_auth_cert(certificate_chain(certificate)?, key)?;
+            .with_client_auth_cert(certificate_chain(certificate)?, private_key(key)?)?;
         config.alpn_protocols = vec![HTTP1.to_vec()];
         Ok(Self(Arc::new(config)))
     }
@@ -180,11 +159,7 @@ impl WebClientTls {
     }
 
     fn verifying_by(verifier: Arc<dyn ServerCertVerifier>) -> Result<Self, TlsError> {
-        let mut config = ClientConfig::builder_with_provider(provider_of_records())
-            .with_protocol_versions(VERSIONS)?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_no_client_auth();
+        let mut config = client_config(provider_of(SUITE_OF_RECORDS), verifier)?;
         config.alpn_protocols = vec![HTTP1.to_vec()];
         Ok(Self(Arc::new(config)))
     }
@@ -198,22 +173,8 @@ impl WebClientTls {
         host: &str,
         stream: TcpStream,
     ) -> io::Result<ControlConnection> {
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let secrets = Arc::<TrafficSecrets>::default();
-        let stream = TlsConnector::from(client_that_states(&self.0, &secrets))
-            .connect(name, RecordStream::new(stream))
-            .await?;
-        Ok(ControlConnection::from_tls_stream(stream.into(), secrets))
+        ControlConnection::connect(&self.0, host, stream).await
     }
-}
-
-/// Returns a provider with the one suite of which this crate seals the records itself.
-fn provider_of_records() -> Arc<CryptoProvider> {
-    let mut provider = CryptoProvider::clone(&crypto_provider());
-    provider
-        .cipher_suites
-        .retain(|suite| suite.suite() == CipherSuite::TLS13_AES_256_GCM_SHA384);
-    Arc::new(provider)
 }
 
 fn root_certificates(authority: &[u8]) -> Result<RootCertStore, TlsError> {
@@ -222,6 +183,14 @@ fn root_certificates(authority: &[u8]) -> Result<RootCertStore, TlsError> {
         roots.add(certificate)?;
     }
     Ok(roots)
+}
+
+/// Returns what takes the certificates of these authorities.
+fn root_verifier(roots: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, RustlsError> {
+    let provider = provider_of(SUITE_OF_RECORDS);
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+        .build()
+        .map_err(|error| RustlsError::General(error.to_string()))
 }
 
 /// Takes certificates of the one authority that is known by its hash.
@@ -249,10 +218,13 @@ impl ServerCertVerifier for PinnedAuthority {
             .ok_or(CertificateError::UnknownIssuer)?;
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone().into_owned())?;
-        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.any.0))
-            .build()
-            .map_err(|error| RustlsError::General(error.to_string()))?
-            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        root_verifier(roots)?.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        )
     }
 
     fn verify_tls12_signature(

@@ -8,13 +8,12 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     AddressPrefix, AuthenticatedPeer, ControlConnection, HANDSHAKE, PinnedTls, connect_to_first,
-    listen_tcp,
+    listen_tcp, single_threaded_runtime,
 };
 use fullpipe_iperf::SharedKey;
-use fullpipe_sys::tcp_info;
+use fullpipe_sys::{start_thread, tcp_info};
 use fullpipe_units::{Span, to_hexadecimal};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
@@ -22,7 +21,6 @@ use tokio::time::{sleep, timeout};
 use crate::address::at_port;
 use crate::data_stream::DataStream;
 use crate::shared::SharedFlag;
-use crate::threads::start_thread;
 
 /// Time for a connection, and for its handshake.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(4);
@@ -42,7 +40,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The credentials that both ends of a connection have: TLS whose keys follow from the secret, and
 /// the secret as a key that is proved where nothing is encrypted.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct CopyCredentials {
     key: SharedKey,
     tls: PinnedTls,
@@ -108,7 +106,6 @@ impl CopyCredentials {
 }
 
 /// A port that takes connections of who knows the secret.
-#[derive(Debug)]
 pub(crate) struct DataListener {
     pub port: u16,
     /// The way in for connections that come to another port.
@@ -134,7 +131,7 @@ impl DataListener {
         let stopped = Arc::<SharedFlag>::default();
         let (stop, credentials) = (Arc::clone(&stopped), credentials.clone());
         start_thread("copy-listen", move || {
-            let runtime = match Builder::new_current_thread().enable_all().build() {
+            let runtime = match single_threaded_runtime() {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(ready.send(Err(error))),
             };
@@ -255,7 +252,7 @@ pub(crate) fn dial_hosts(
     credentials: &CopyCredentials,
     count: &mut dyn FnMut(Span) -> u16,
 ) -> io::Result<(SocketAddr, Vec<DataStream>)> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = single_threaded_runtime()?;
     let mut addresses: Vec<SocketAddr> = hosts.iter().map(|host| at_port(*host, port)).collect();
     LocalSet::new().block_on(&runtime, async {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the other end has no address");
@@ -287,7 +284,7 @@ pub(crate) fn dial_at_once(
     credentials: &CopyCredentials,
     count: u16,
 ) -> io::Result<Vec<DataStream>> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = single_threaded_runtime()?;
     LocalSet::new().block_on(&runtime, async {
         let calls = begin_calls(address, credentials, count);
         made_of(calls.join_all().await)

@@ -4,12 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fullpipe_control::{PinnedTls, canonical_address};
+use fullpipe_control::{PinnedTls, canonical_address, single_threaded_runtime};
 use fullpipe_iperf::SharedKey;
 use fullpipe_sys::tcp_info;
 use fullpipe_units::{Span, printable_line};
 use tokio::net::TcpStream;
-use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
@@ -69,7 +68,7 @@ fn connect_server(
     key: &SharedKey,
     count: &dyn Fn(Span) -> u16,
 ) -> io::Result<(DataStream, Option<EarlyConnections>)> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = single_threaded_runtime()?;
     let connected = LocalSet::new().block_on(&runtime, async {
         timeout(CONNECT_TIMEOUT, async {
             let stream = TcpStream::connect((host, port)).await?;

@@ -18,14 +18,15 @@ use fullpipe_control::{
     AddressPrefix, ClientPlace, ClientPlaces, ConnectionHandover, ControlConnection,
     HandedConnections, ListenError, NoPlace, PendingClients, PinnedTls, QueueBudget, RefusalCounts,
     RefusedConnections, canonical_address, is_admitted, listen_tcp, most_descriptors,
+    single_threaded_runtime,
 };
 use fullpipe_iperf::SharedKey;
-use fullpipe_sys::tcp_info;
+use fullpipe_sys::{start_thread, tcp_info};
 use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
@@ -45,7 +46,7 @@ use crate::root::FolderRoot;
 use crate::server::tls_of;
 use crate::shared::SharedFlag;
 use crate::ssh::GREETING;
-use crate::threads::{start_answering, start_thread};
+use crate::threads::start_answering;
 use crate::tree::FolderTree;
 
 /// Time between two checks for an end, an interrupt, or a copy that has lasted too long.
@@ -170,10 +171,7 @@ impl ShareServer {
             .unwrap_or(usize::MAX)
             .clamp(1, MAX_CALLERS);
         let callers = PendingClients::new(most_callers, MAX_CALLERS_OF_ONE);
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(ShareError::Start)?;
+        let runtime = single_threaded_runtime().map_err(ShareError::Start)?;
         let listener = options
             .port
             .map(|port| runtime.block_on(async { listen_tcp(options.bind, port, |_| Ok(())) }))

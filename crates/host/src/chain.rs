@@ -11,7 +11,7 @@ type Text = Option<String>;
 /// Everything that was done to one setting, in order. Undone as one, so that an undo that was
 /// itself cut short knows every value that may be there.
 pub(crate) struct SettingHistory {
-    pub(crate) setting: Setting,
+    pub setting: Setting,
     entries: Vec<JournalEntry>,
 }
 

@@ -8,12 +8,12 @@ use crate::setting::Setting;
 /// back, this.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct JournalEntry {
-    pub(crate) setting: Setting,
-    pub(crate) before: Option<String>,
-    pub(crate) wanted: Option<String>,
+    pub setting: Setting,
+    pub before: Option<String>,
+    pub wanted: Option<String>,
     /// A line of its own in the journal.
     #[serde(skip)]
-    pub(crate) made: Option<String>,
+    pub made: Option<String>,
 }
 
 /// A text for a reader: in one line, with single spaces.

@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 /// A switch: on only for JSON `true`. iperf3 up to 3.17 took any value as on, later ones do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "JsonScalar")]
-pub(crate) struct Flag(pub(crate) bool);
+pub(crate) struct Flag(pub bool);
 
 /// A whole number. 2^64−1, which iperf3 up to 3.13 writes for −1, is −1 again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "JsonScalar")]
-pub(crate) struct Whole(pub(crate) Option<i64>);
+pub(crate) struct Whole(pub Option<i64>);
 
 impl Whole {
     /// Returns the number, unless it is zero.
@@ -40,17 +40,17 @@ impl Whole {
 }
 
 /// Any number.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 #[serde(from = "JsonScalar")]
-pub(crate) struct Number(pub(crate) Option<f64>);
+pub(crate) struct Number(pub Option<f64>);
 
 /// A text.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "JsonScalar")]
-pub(crate) struct Text(pub(crate) Option<String>);
+pub(crate) struct Text(pub Option<String>);
 
 /// Any value, kept as text: ours is read apart, so that a malformed one spoils nothing else.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Extension(Option<Box<RawValue>>);
 

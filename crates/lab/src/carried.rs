@@ -3,24 +3,24 @@ use hdrhistogram::Histogram;
 
 /// Counts of one direction of a path between two snapshots, whatever carries its packets. Bytes are
 /// counted as the path's framing says.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct DirectionCounts {
     /// Bytes handed over.
-    pub(crate) delivered: ByteCount,
+    pub delivered: ByteCount,
     /// Bytes that wait now or are being sent.
-    pub(crate) backlog: ByteCount,
+    pub backlog: ByteCount,
     /// Bytes that have been sent now and have not been handed over.
-    pub(crate) propagating: ByteCount,
+    pub propagating: ByteCount,
     /// Packets that found the queue full.
-    pub(crate) overflowed: u64,
+    pub overflowed: u64,
     /// Packets that were lost on purpose.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// Packets that later ones passed; `None` where they are not counted.
-    pub(crate) reordered: Option<u64>,
+    pub reordered: Option<u64>,
     /// Time in which the bottleneck was sending; nothing where the path has no rate.
-    pub(crate) busy: Span,
+    pub busy: Span,
     /// Timing of the emulated link; `None` if the kernel is the path, which does not report it.
-    pub(crate) timing: Option<LinkTiming>,
+    pub timing: Option<LinkTiming>,
 }
 
 impl DirectionCounts {
@@ -51,13 +51,13 @@ impl LinkTiming {
 }
 
 /// Timing of one direction of the emulated link.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct LinkTiming {
     /// Lateness of the packets handed over, in nanoseconds.
-    pub(crate) lateness: Histogram<u64>,
+    pub lateness: Histogram<u64>,
     /// Longest time between two polls of the device.
-    pub(crate) longest_gap: Span,
+    pub longest_gap: Span,
     /// Packets handed over that the far device would not take, and what a device gave that is no
     /// packet.
-    pub(crate) refused: u64,
+    pub refused: u64,
 }

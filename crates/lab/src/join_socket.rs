@@ -21,9 +21,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_sys::{
     NetNamespace, UnsharePrivilege, end_with_this_thread, enter_before_exec, enter_process,
-    receive_with_descriptors, send_with_descriptors,
+    receive_with_descriptors, send_with_descriptors, wait_readable,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
@@ -59,18 +58,15 @@ const END_TIMEOUT: Duration = Duration::from_secs(3);
 const END_OF_LAB_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest that a request to stop waits to be seen.
-const POLL_INTERVAL: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The descriptors with which a program joins a lab.
 #[derive(Debug)]
 pub(crate) struct LabEntry {
     /// The keeper, whose namespaces are those of every program in the lab.
-    pub(crate) keeper: OwnedFd,
+    pub keeper: OwnedFd,
     /// The network of each host, by its number.
-    pub(crate) networks: Vec<OwnedFd>,
+    pub networks: Vec<OwnedFd>,
 }
 
 impl LabEntry {
@@ -164,21 +160,12 @@ impl StandingLab {
             Err(errno) => return Err(cannot(errno.into())),
             Ok(()) => {}
         }
-        let timeout = Timespec {
-            tv_sec: END_OF_LAB_TIMEOUT.as_secs().cast_signed(),
-            tv_nsec: 0,
-        };
-        match retry_on_intr(|| {
-            poll(
-                &mut [PollFd::new(&self.holder, PollFlags::IN)],
-                Some(&timeout),
-            )
-        }) {
-            Ok(0) => Err(cannot(io::Error::new(
+        match retry_on_intr(|| wait_readable(&self.holder, END_OF_LAB_TIMEOUT)) {
+            Ok(false) => Err(cannot(io::Error::new(
                 io::ErrorKind::TimedOut,
                 "its holder was asked to end and has not",
             ))),
-            Ok(_) => Ok(()),
+            Ok(true) => Ok(()),
             Err(errno) => Err(cannot(errno.into())),
         }
     }
@@ -322,10 +309,7 @@ fn wait_or_end(child: &mut Child, stop: &AtomicBool) -> io::Result<ExitStatus> {
             _ => {}
         }
         // A signal cuts the wait short.
-        let _ = poll(
-            &mut [PollFd::new(&end, PollFlags::IN)],
-            Some(&POLL_INTERVAL),
-        );
+        let _ = wait_readable(&end, POLL_INTERVAL);
     }
 }
 
@@ -377,11 +361,7 @@ fn silent_lab() -> io::Error {
 
 /// Fails if nothing comes in time.
 fn receive_inside(listener: &OwnedFd) -> io::Result<(LabEntry, String)> {
-    let timeout = Timespec {
-        tv_sec: TIMEOUT.as_secs().cast_signed(),
-        tv_nsec: 0,
-    };
-    if retry_on_intr(|| poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&timeout)))? == 0 {
+    if !retry_on_intr(|| wait_readable(listener, TIMEOUT))? {
         return Err(silent_lab());
     }
     let mut words = [0; MAX_GREETING];

@@ -43,32 +43,32 @@ const MANY_PACKETS: u32 = 10_000_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Discipline {
     /// `tbf`, `netem` or `pfifo`.
-    pub(crate) kind: String,
+    pub kind: String,
     /// The arguments of `tc` that set it, with spaces between.
-    pub(crate) arguments: String,
+    pub arguments: String,
 }
 
 /// The kernel's counts of one direction since the path was made. The counts of drops wrap around.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     /// Packets that left the queue.
-    pub(crate) sent: Passed,
+    pub sent: Passed,
     /// Packets that left for the host.
-    pub(crate) delivered: Passed,
+    pub delivered: Passed,
     /// Bytes in the queue, as the path's framing counts.
-    pub(crate) backlog: ByteCount,
+    pub backlog: ByteCount,
     /// Packets that found the queue full.
-    pub(crate) overflowed: u32,
+    pub overflowed: u32,
     /// Packets that were lost on purpose.
-    pub(crate) lost: u32,
+    pub lost: u32,
 }
 
 /// Packets that a device has sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Passed {
-    pub(crate) packets: u64,
+    pub packets: u64,
     /// With the header of Ethernet.
-    pub(crate) bytes: ByteCount,
+    pub bytes: ByteCount,
 }
 
 /// The fields of [`fullpipe_record::Effects`] that the kernel's disciplines make; all others are

@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fullpipe_sys::lock;
+use fullpipe_sys::{lock, wait_readable};
 use fullpipe_units::{ByteCount, Span};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use rustix::io::retry_on_intr;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 
@@ -167,7 +166,7 @@ impl<'l> LabProgram<'l> {
     /// Fails if the keeper does not report the end within 10 s.
     pub fn wait_for_end(self) -> Result<ProgramOutput, LabError> {
         // A signal to this process cuts a wait short.
-        while poll(&mut [PollFd::new(&self.process, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        let _ = retry_on_intr(|| wait_readable(&self.process, Duration::MAX));
         self.take_output()
     }
 

@@ -97,7 +97,7 @@ impl Host {
 
 /// Layout of what a host's device reads and writes, after the `struct virtio_net_hdr` that begins
 /// both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Layout {
     /// An IP packet, of a TUN device.
@@ -123,29 +123,29 @@ impl Layout {
 }
 
 /// The first message to the keeper: what to build.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Blueprint {
     /// The backend.
-    pub(crate) backend: Backend,
+    pub backend: Backend,
     /// The stretches in the order of the path: one, or three with a relay between each two.
-    pub(crate) stretches: Vec<Stretch>,
+    pub stretches: Vec<Stretch>,
     /// Segmentation of the hosts' data.
-    pub(crate) segmentation: Segmentation,
+    pub segmentation: Segmentation,
     /// Settings of each end from the beginning, in the order of [`Host::ALL`].
-    pub(crate) changes: [Vec<Change>; 2],
+    pub changes: [Vec<Change>; 2],
     /// Settings of each relay from the beginning.
-    pub(crate) relay_changes: Vec<Change>,
+    pub relay_changes: Vec<Change>,
     /// Disciplines of each host's router, in the same order; none where there is a link.
-    pub(crate) disciplines: [Vec<Discipline>; 2],
+    pub disciplines: [Vec<Discipline>; 2],
 }
 
 /// The devices at both ends of a stretch, the sender's side first.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Stretch {
     /// MTU of each.
-    pub(crate) mtu: [ByteCount; 2],
+    pub mtu: [ByteCount; 2],
     /// Packets that each holds for the link.
-    pub(crate) transmit_queue: u64,
+    pub transmit_queue: u64,
 }
 
 impl Blueprint {
@@ -160,7 +160,7 @@ impl Blueprint {
 }
 
 /// A request to the keeper; each gets one [`Reply`].
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Start a program in a host; its input, output and errors come as descriptors.
     Start {
@@ -189,7 +189,7 @@ pub(crate) enum Request {
 }
 
 /// A message of the keeper.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The hosts stand; as descriptors come the keeper and the hosts' networks and, where there is
     /// a link, their devices, which have that layout.

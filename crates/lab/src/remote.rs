@@ -11,9 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fullpipe_sys::{UnsharePrivilege, ends_within, lock, seqpacket_pair, unshare_before_exec};
+use fullpipe_sys::{
+    UnsharePrivilege, ends_within, lock, seqpacket_pair, unshare_before_exec, wait_readable,
+};
 use fullpipe_units::Span;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Signal, pidfd_send_signal};
@@ -30,8 +31,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The devices at both ends of a stretch, in the order of the path, and their layout.
 pub(crate) struct StretchDevices {
-    pub(crate) layout: Layout,
-    pub(crate) files: [File; 2],
+    pub layout: Layout,
+    pub files: [File; 2],
 }
 
 /// A running keeper.
@@ -48,12 +49,12 @@ pub(crate) struct RemoteKeeper {
 type Answer = (Reply, Vec<OwnedFd>);
 
 /// The end of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) struct ProgramEnd {
     /// Exit code, or 128 and the signal that ended it.
-    pub(crate) code: i32,
+    pub code: i32,
     /// Processor time of it and of the children that it waited for.
-    pub(crate) cpu: Span,
+    pub cpu: Span,
 }
 
 /// Programs that have ended.
@@ -287,14 +288,9 @@ fn first_words(
 ) -> Result<(Option<Vec<StretchDevices>>, LabEntry), LabError> {
     let action = "build the hosts";
     send_message(control, blueprint, &[]).map_err(|_| lab_gone(action))?;
-    let timeout = Timespec {
-        tv_sec: TIMEOUT.as_secs().cast_signed(),
-        tv_nsec: 0,
-    };
     // Whoever interrupts this process finds the hosts built, or knows why they are not.
-    let answered =
-        retry_on_intr(|| poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&timeout)));
-    if answered.map_err(|_| lab_gone(action))? == 0 {
+    let answered = retry_on_intr(|| wait_readable(control, TIMEOUT));
+    if !answered.map_err(|_| lab_gone(action))? {
         return Err(lab_gone(action));
     }
     match receive_message::<Reply>(control).map_err(|_| lab_gone(action))? {

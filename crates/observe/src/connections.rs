@@ -52,19 +52,19 @@ impl WatchedConnections {
 /// A connection that is watched.
 #[derive(Debug, Clone)]
 pub(crate) struct ObservedConnection {
-    pub(crate) cookie: u64,
-    pub(crate) owner: ConnectionOwner,
-    pub(crate) local: SocketAddr,
-    pub(crate) remote: SocketAddr,
-    pub(crate) congestion: String,
+    pub cookie: u64,
+    pub owner: ConnectionOwner,
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    pub congestion: String,
     /// Set if its program is known to have fixed the receive buffer.
-    pub(crate) has_fixed_rcvbuf: bool,
+    pub has_fixed_rcvbuf: bool,
     /// Set if it was open when the watching began.
-    pub(crate) is_old: bool,
+    pub is_old: bool,
     /// Time at which it was found.
-    pub(crate) found: Span,
+    pub found: Span,
     /// Snapshots in a row, up to now, without it.
-    pub(crate) misses: u8,
+    pub misses: u8,
 }
 
 impl ObservedConnection {
@@ -101,9 +101,9 @@ impl ObservedConnection {
 /// The process that has a connection, as far as it is known.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConnectionOwner {
-    pub(crate) pid: Option<u32>,
-    pub(crate) program: Option<String>,
-    pub(crate) descriptor: Option<i32>,
+    pub pid: Option<u32>,
+    pub program: Option<String>,
+    pub descriptor: Option<i32>,
 }
 
 impl ConnectionOwner {

@@ -10,10 +10,10 @@ use fullpipe_units::Span;
 #[derive(Debug, Default)]
 pub(crate) struct MachineReadings {
     /// By process.
-    pub(crate) processors: BTreeMap<u32, Vec<CpuSample>>,
+    pub processors: BTreeMap<u32, Vec<CpuSample>>,
     /// Of the device toward each other host.
-    pub(crate) devices: BTreeMap<IpAddr, DeviceReport>,
-    pub(crate) network: Option<NetworkStack>,
+    pub devices: BTreeMap<IpAddr, DeviceReport>,
+    pub network: Option<NetworkStack>,
 }
 
 impl MachineReadings {

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullpipe_control::listen_tcp;
+use fullpipe_control::{listen_tcp, single_threaded_runtime};
 use fullpipe_sys::random_bytes;
 use fullpipe_units::to_hexadecimal;
 use socket2::Socket;
@@ -66,9 +66,7 @@ impl CallBack {
     /// # Errors
     /// Fails if it does not arrive at `local` within `limit`.
     pub fn check(&self, local: &LocalEndpoint, limit: Duration) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
+        let runtime = single_threaded_runtime()?;
         let called = self.await_calls(1, local, limit, |_| ());
         runtime.block_on(called).map(drop)
     }

@@ -37,14 +37,14 @@ pub struct StreamSnapshot {
 }
 
 /// Counts up to a moment.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone)]
 pub(crate) struct CountMark {
-    pub(crate) totals: TransferTotals,
+    pub totals: TransferTotals,
     /// Retransmissions by stream; empty if the kernel does not count them.
-    pub(crate) retransmits: Vec<SegCount>,
+    pub retransmits: Vec<SegCount>,
     /// Bytes that the other end has acknowledged, by stream; empty if the kernel does not count
     /// them.
-    pub(crate) acknowledged: Vec<ByteCount>,
+    pub acknowledged: Vec<ByteCount>,
 }
 
 /// A transfer and the marks taken of it.
@@ -83,19 +83,19 @@ struct IntervalBoundaries {
 /// A transfer that is over, with the marks between which it was counted.
 pub(crate) struct FinishedTransfer {
     /// Time at which its data began to flow.
-    pub(crate) origin: Instant,
+    pub origin: Instant,
     /// Time at which its data began to flow, by the wall clock.
-    pub(crate) wall_start: SystemTime,
+    pub wall_start: SystemTime,
     /// Direction of each stream, seen from this end.
-    pub(crate) ways: Vec<Direction>,
+    pub ways: Vec<Direction>,
     /// Mark at which counting began.
-    pub(crate) from: CountMark,
+    pub from: CountMark,
     /// Mark at which counting ended.
-    pub(crate) to: CountMark,
+    pub to: CountMark,
     /// Totals of the streams, including the omitted time.
-    pub(crate) rest: StreamTotals,
+    pub rest: StreamTotals,
     /// Samples of the processors and the device of this end.
-    pub(crate) machine: Machine,
+    pub machine: Machine,
 }
 
 /// Time without data after which a download of a given number of bytes over UDP, of which some were

@@ -34,7 +34,7 @@ impl Direction {
 }
 
 /// The host at the other end of a test.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Peer {
     /// Host as it was named on the command line.
     pub host: String,
@@ -422,7 +422,7 @@ impl Interval {
 }
 
 /// The method by which round-trip times were taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RttMethod {
     /// Echo requests on their own, which the other end's kernel answers.
@@ -432,6 +432,7 @@ pub enum RttMethod {
     UdpEcho,
     /// The kernel's estimate on the test's own connections, where nothing answers on a flow of its
     /// own.
+    #[default]
     TcpInfo,
 }
 
@@ -471,7 +472,7 @@ impl RttStats {
 }
 
 /// Round-trip times without and under the load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RttReport {
     /// The method.
     pub method: RttMethod,
@@ -508,9 +509,7 @@ impl RttReport {
             idle,
             loaded,
             inflation,
-            responsiveness: None,
-            rpm: None,
-            echoes: None,
+            ..Self::default()
         }
     }
 }
@@ -560,7 +559,7 @@ impl ConnectedTest {
 }
 
 /// The totals of one direction, all streams together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Summary {
     /// Time over which the totals were taken.
     pub duration: Span,
@@ -631,7 +630,7 @@ impl Validity {
 }
 
 /// One measurement, whole.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Measurement {
     /// Unique identifier (UUID version 7, RFC 9562); empty in records of schema 1.
     #[serde(default)]

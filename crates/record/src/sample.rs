@@ -229,6 +229,12 @@ impl TcpInfo {
         Some(self.cwnd?.of_size(self.snd_mss?))
     }
 
+    /// Returns true if nothing waits to be sent or acknowledged, as far as the kernel says.
+    pub fn is_acknowledged(&self) -> bool {
+        self.not_sent.unwrap_or_default() == ByteCount::ZERO
+            && self.unacked.unwrap_or_default() == SegCount::ZERO
+    }
+
     /// Returns true if data was retransmitted again and again, and nothing was acknowledged for
     /// longer than `silence`, or probes of a closed window were not answered for long. A receiver
     /// that does not read answers probes, so it may take its time; `TCP_USER_TIMEOUT` would end its

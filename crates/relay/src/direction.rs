@@ -27,9 +27,8 @@ const MAX_IN_BLOCKS: usize = 32 << 20;
 const TURNS: usize = 4;
 
 /// Pipes and memory that the connections of a worker share.
-#[derive(Debug)]
 pub(crate) struct WorkerBuffers {
-    pub(crate) pipes: PipePool,
+    pub pipes: PipePool,
     /// Bytes that have just been read.
     scratch: Box<[u8]>,
     /// Records that are about to be written.
@@ -41,7 +40,7 @@ pub(crate) struct WorkerBuffers {
 }
 
 /// The blocks of a direction between relays that compress.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) enum DirectionBlocks {
     /// There are none.
     #[default]
@@ -53,10 +52,10 @@ pub(crate) enum DirectionBlocks {
 }
 
 /// One direction.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RelayDirection {
     /// Payload that was read.
-    pub(crate) read: u64,
+    pub read: u64,
     pipe: Option<(SplicePipe, usize)>,
     /// Bytes that were read, and sealed if they go into TLS, and not yet written.
     rest: Vec<u8>,
@@ -65,12 +64,11 @@ pub(crate) struct RelayDirection {
     /// The last read was a large one, so the next goes through a pipe.
     is_bulk: bool,
     /// The next byte is the status of the far relay.
-    pub(crate) expects_status: bool,
+    pub expects_status: bool,
     blocks: DirectionBlocks,
 }
 
 /// The result of the turn of a direction.
-#[derive(Debug)]
 pub(crate) enum MoveResult {
     /// The direction waits for an event.
     Waits,

@@ -23,11 +23,10 @@ use crate::window::{HeldWindow, read_padding, send_padding};
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The settings of a far relay for its callers and their targets.
-#[derive(Debug)]
 pub(crate) struct FarSettings {
-    pub(crate) targets: Vec<AllowedTargets>,
-    pub(crate) key: SharedKey,
-    pub(crate) tls: Option<PeerTls>,
+    pub targets: Vec<AllowedTargets>,
+    pub key: SharedKey,
+    pub tls: Option<PeerTls>,
 }
 
 /// A target that was not connected.

@@ -18,9 +18,9 @@ pub(crate) struct LastReport {
 
 /// The part of a connection since the report before.
 pub(crate) struct ReportInterval {
-    pub(crate) interval: Span,
-    pub(crate) read: [ByteCount; 2],
-    pub(crate) stretches: [RelayStretch; 2],
+    pub interval: Span,
+    pub read: [ByteCount; 2],
+    pub stretches: [RelayStretch; 2],
 }
 
 impl LastReport {

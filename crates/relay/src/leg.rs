@@ -29,18 +29,17 @@ const ENDS: EventFlags = EventFlags::RDHUP
 pub(crate) const COPY_BYTES: usize = 32 << 10;
 
 /// A socket, and what epoll said of it last.
-#[derive(Debug)]
 pub(crate) struct RelaySocket {
-    pub(crate) socket: TcpStream,
-    pub(crate) tls: Option<Box<TlsRecords>>,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
+    pub socket: TcpStream,
+    pub tls: Option<Box<TlsRecords>>,
+    pub readable: bool,
+    pub writable: bool,
     /// Events that have come, without urgent data that was read and an error that was dealt with.
     noted: EventFlags,
     /// Bytes read from the socket, those of TLS included, also before it became a leg.
     read: u64,
     /// Bytes given to the socket, those of TLS included.
-    pub(crate) written: u64,
+    pub written: u64,
     /// Bytes that were given to the socket before, which count as acknowledged.
     before: u64,
     losses: SocketLosses,
@@ -50,7 +49,6 @@ pub(crate) struct RelaySocket {
 }
 
 /// The losses on the way from a leg to its other end.
-#[derive(Debug)]
 enum SocketLosses {
     /// And the bytes that had been written at the last sample.
     Watched(Box<UnqueuedLoss>, u64),

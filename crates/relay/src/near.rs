@@ -50,10 +50,10 @@ const PADDING_PAUSE: Duration = Duration::from_mins(1);
 
 /// The connections to the far relay.
 pub(crate) struct FarConnectionPool {
-    pub(crate) via: TargetAddress,
-    pub(crate) key: SharedKey,
-    pub(crate) tls: Option<PeerTls>,
-    pub(crate) events: UnboundedSender<RelayEvent>,
+    pub via: TargetAddress,
+    pub key: SharedKey,
+    pub tls: Option<PeerTls>,
+    pub events: UnboundedSender<RelayEvent>,
     /// Bytes are to be compressed if the far relay can do that, too.
     compress: bool,
     /// Connections that are to wait.
@@ -78,9 +78,9 @@ pub(crate) struct FarConnectionPool {
 
 /// A connection to the far relay that can be used.
 pub(crate) struct FarConnection {
-    pub(crate) peer: AuthenticatedPeer,
+    pub peer: AuthenticatedPeer,
     /// Bytes of both directions come in blocks.
-    pub(crate) compress: bool,
+    pub compress: bool,
     /// The window of the connection, once it has grown.
     window: Option<HeldWindow>,
 }

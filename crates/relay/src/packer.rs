@@ -7,11 +7,11 @@ use fullpipe_units::BitRate;
 use crate::blocks::{BlockCodec, payload_in};
 
 /// Blocks that a direction sends.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct BlockPacker {
     choice: CompressionChoice,
     /// Bytes of the blocks so far, their headers included.
-    pub(crate) wire: u64,
+    pub wire: u64,
     /// Most payload of a block for each of its bytes.
     expansion: f64,
 }

@@ -12,14 +12,14 @@ pub(crate) const MAX_PENDING: usize = 1024;
 pub(crate) const DISPLACED: &str = "it had sent nothing when another client needed its place";
 
 /// Shares of the limits that a client uses, until this is dropped.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ClientQuotas {
     /// One of all connections.
-    pub(crate) _permit: Option<OwnedSemaphorePermit>,
+    pub _permit: Option<OwnedSemaphorePermit>,
     /// One of those of a client's address. A far relay, which near ones call, counts by no address.
-    pub(crate) _place: Option<ClientPlace>,
+    pub _place: Option<ClientPlace>,
     /// Its place among clients that have sent nothing.
-    pub(crate) silent: Option<PendingPlace>,
+    pub silent: Option<PendingPlace>,
 }
 
 impl ClientQuotas {
@@ -44,7 +44,7 @@ impl ClientQuotas {
 
 /// Room at a far relay for connections that near ones keep in reserve. It belongs to all of them:
 /// whichever has a client first takes it, so that those in reserve keep none from its target.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ReservedRoom {
     connections: Cell<usize>,
     /// At most one for each of the connections.
@@ -52,7 +52,6 @@ pub(crate) struct ReservedRoom {
 }
 
 /// A connection in reserve, until it is dropped.
-#[derive(Debug)]
 pub(crate) struct ReservedConnection<'r> {
     room: &'r ReservedRoom,
 }

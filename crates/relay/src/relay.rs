@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use fullpipe_control::{
     AddressPrefix, ClientPlaces, PeerTls, PendingClients, PendingPlace, RefusalCounts,
-    RefusedConnections, TlsError, canonical_address, is_admitted,
+    RefusedConnections, TlsError, canonical_address, is_admitted, single_threaded_runtime,
 };
+use fullpipe_sys::start_thread;
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{LocalSet, spawn_local, unconstrained, yield_now};
@@ -67,10 +67,7 @@ pub fn relay_connections(
     let mut reporter = EventReporter::new(report);
     let (events, mut received) = unbounded_channel();
     let workers = WorkerThreads::start_workers(&events, options.interval)?;
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(RelayError::from_io("the runtime"))?;
+    let runtime = single_threaded_runtime().map_err(RelayError::from_io("the runtime"))?;
     let served = LocalSet::new().block_on(&runtime, async {
         let relay = Rc::new(RelayServer::new(options, &workers, events)?);
         let listener = listen_for_clients(options)?;
@@ -552,9 +549,7 @@ impl WorkerThreads {
             let pipes = PipePool::new(MAX_PIPES.div_ceil(count));
             let mut worker = RelayWorker::new(Arc::clone(&inbox), events.clone(), pipes, interval)
                 .map_err(&failed)?;
-            let thread = thread::Builder::new()
-                .name("relay".to_owned())
-                .spawn(move || worker.run_worker());
+            let thread = start_thread("relay", move || worker.run_worker());
             workers.threads.push(thread.map_err(&failed)?);
             workers.inboxes.push(inbox);
         }

@@ -15,7 +15,7 @@ use fullpipe_record::{
     TcpInfo,
 };
 use fullpipe_sys::lock;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use rustix::event::epoll::{CreateFlags, Event, EventData, EventFlags, add, create, wait};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use tokio::sync::mpsc::UnboundedSender;
@@ -33,24 +33,22 @@ use crate::quotas::{ClientQuotas, DISPLACED};
 use crate::sockets::{CONNECT_DEADLINE, disable_pacing};
 
 /// Two sides that are to be joined.
-#[derive(Debug)]
 pub(crate) struct UnjoinedPair {
-    pub(crate) sides: Sides,
-    pub(crate) who: SocketAddr,
-    pub(crate) quotas: ClientQuotas,
+    pub sides: Sides,
+    pub who: SocketAddr,
+    pub quotas: ClientQuotas,
 }
 
 /// Both sides of a connection.
-#[derive(Debug)]
 pub(crate) struct Sides {
-    pub(crate) client: RelaySocket,
-    pub(crate) target: RelaySocket,
-    pub(crate) whither: String,
-    pub(crate) joint: ConnectionRole,
+    pub client: RelaySocket,
+    pub target: RelaySocket,
+    pub whither: String,
+    pub joint: ConnectionRole,
 }
 
 /// The part that a relay plays for a connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) enum ConnectionRole {
     /// Both sides are hosts.
     Alone,
@@ -61,7 +59,6 @@ pub(crate) enum ConnectionRole {
 }
 
 /// The connections of a worker, for those who hand them over.
-#[derive(Debug)]
 pub(crate) struct WorkerInbox {
     pairs: Mutex<Vec<UnjoinedPair>>,
     wake: OwnedFd,
@@ -276,7 +273,7 @@ impl RelayWorker {
             match wait(
                 &self.epoll,
                 rustix::buffer::spare_capacity(&mut events),
-                Some(&self.poll_timeout()),
+                Timespec::try_from(self.poll_timeout()).ok().as_ref(),
             ) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -297,8 +294,8 @@ impl RelayWorker {
         }
     }
 
-    fn poll_timeout(&self) -> Timespec {
-        let timeout = match () {
+    fn poll_timeout(&self) -> Duration {
+        match () {
             () if !self.queue.is_empty() => Duration::ZERO,
             () if !self.resetting.is_empty() || self.inbox.stop_deadline().is_some() => SHORT,
             () => {
@@ -309,10 +306,6 @@ impl RelayWorker {
                 };
                 longest.min(self.until_report().unwrap_or(LONG))
             }
-        };
-        Timespec {
-            tv_sec: timeout.as_secs().cast_signed(),
-            tv_nsec: timeout.subsec_nanos().into(),
         }
     }
 
@@ -522,7 +515,7 @@ impl RelayWorker {
             if left < replace(&mut last.left, left) {
                 last.until = now + LAST_BYTES;
             }
-            if now >= last.until || has_acknowledged(&info) {
+            if now >= last.until || info.is_acknowledged() {
                 let ending = reset_by(last.side);
                 self.end_connection(slot, ending);
             } else {
@@ -791,12 +784,6 @@ const fn reset_by(side: RelaySide) -> RelayEnding {
         RelaySide::Client => RelayEnding::ClientReset,
         RelaySide::Target => RelayEnding::TargetReset,
     }
-}
-
-/// Returns true if everything was acknowledged, the FIN too.
-fn has_acknowledged(info: &TcpInfo) -> bool {
-    let unacked = info.unacked.map_or(0, SegCount::get);
-    unacked == 0 && info.not_sent.is_none_or(|bytes| bytes == ByteCount::ZERO)
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ pub(crate) const MIGRATIONS: &[&str] = &[
         code TEXT NOT NULL PRIMARY KEY,
         host TEXT NOT NULL,
         expires BIGINT NOT NULL,
-        used BIGINT
+        uses BIGINT NOT NULL
     );
     CREATE TABLE fleet_host (
         name TEXT NOT NULL PRIMARY KEY,

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use fullpipe_units::Time;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
@@ -15,6 +14,7 @@ use crate::devices::list_devices;
 use crate::dump::read_word;
 use crate::mapping::Mapping;
 use crate::packet::{bind_to, packet_drops};
+use crate::readable::wait_readable;
 use crate::socket::{check_call, set_option};
 
 /// The name that stands for all devices, unless one has it.
@@ -125,14 +125,9 @@ impl CaptureSocket {
         each: &mut dyn FnMut(CapturedFrame<'_>),
     ) -> io::Result<usize> {
         if !self.ring.is_ready(self.next) {
-            let timeout = Timespec {
-                tv_sec: timeout.as_secs().cast_signed(),
-                tv_nsec: timeout.subsec_nanos().into(),
-            };
-            let mut waiting = [PollFd::new(&self.socket, PollFlags::IN)];
-            match poll(&mut waiting, Some(&timeout)) {
+            match wait_readable(&self.socket, timeout) {
                 Err(rustix::io::Errno::INTR) => return Ok(0),
-                polled => polled?,
+                waited => waited?,
             };
             if !self.ring.is_ready(self.next) {
                 sockopt::socket_error(&self.socket)??;
@@ -280,7 +275,7 @@ impl CaptureRing {
 }
 
 /// A field of a packet that a filter compares.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 enum FilterField {
     /// The Ethernet type, as the kernel knows it.
     Protocol,

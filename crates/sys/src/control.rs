@@ -3,18 +3,18 @@
 /// Room for control messages, aligned as their headers are.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(crate) struct ControlBuffer<const LENGTH: usize>(pub(crate) [u8; LENGTH]);
+pub(crate) struct ControlBuffer<const LENGTH: usize>(pub [u8; LENGTH]);
 
 impl<const LENGTH: usize> ControlBuffer<LENGTH> {
     pub(crate) const EMPTY: Self = Self([0; LENGTH]);
 }
 
 /// One control message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) struct ControlMessage<'t> {
-    pub(crate) level: i32,
-    pub(crate) kind: i32,
-    pub(crate) data: &'t [u8],
+    pub level: i32,
+    pub kind: i32,
+    pub data: &'t [u8],
 }
 
 /// The control messages in `stated`, each a `struct cmsghdr` and its data, aligned to the machine's

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use fullpipe_units::{ByteCount, SegCount};
-use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::route::set_link;
 
@@ -174,7 +174,8 @@ pub(crate) fn interface_request(name: &str) -> io::Result<libc::ifreq> {
 }
 
 pub(crate) fn control_socket() -> io::Result<OwnedFd> {
-    Ok(socket(AddressFamily::INET, SocketType::DGRAM, None)?)
+    let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
+    Ok(socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
 fn set_mtu(control: &OwnedFd, name: &str, mtu: ByteCount) -> io::Result<()> {

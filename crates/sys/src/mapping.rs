@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 /// Pages of memory of their own.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    pub(crate) start: NonNull<u8>,
-    pub(crate) length: usize,
+    pub start: NonNull<u8>,
+    pub length: usize,
 }
 
 // SAFETY: the mapping belongs to this value alone, as the memory of a `Vec` does.

@@ -24,9 +24,9 @@ const EMPTY_HEADER: libc::msghdr = {
 /// A message that was received.
 pub(crate) struct SocketMessage {
     /// Bytes of it that are in the buffer.
-    pub(crate) length: usize,
+    pub length: usize,
     /// The control messages that the kernel passed with it.
-    pub(crate) stated: ControlBuffer<CONTROL_LENGTH>,
+    pub stated: ControlBuffer<CONTROL_LENGTH>,
     name: SocketName,
 }
 

@@ -2,16 +2,15 @@
 
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{
     LinkNameSpaceType, ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces,
 };
 
+use crate::interface::control_socket;
 use crate::socket::{check_call, socket_option};
 
 /// A network namespace, kept alive by a descriptor.
@@ -63,14 +62,8 @@ impl From<OwnedFd> for NetNamespace {
 /// # Errors
 /// `Other` (`ENOPROTOOPT`) before Linux 5.14.
 pub fn network_cookie() -> io::Result<u64> {
-    let socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    let mut bytes = [MaybeUninit::<u8>::uninit(); 8];
-    let cookie = socket_option(
-        socket.as_fd(),
-        libc::SOL_SOCKET,
-        SO_NETNS_COOKIE,
-        &mut bytes,
-    )?;
+    let socket = control_socket()?;
+    let cookie = socket_option(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE, 8)?;
     Ok(cookie.first_chunk().copied().map_or(0, u64::from_ne_bytes))
 }
 

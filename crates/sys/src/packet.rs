@@ -1,7 +1,6 @@
 //! Packet sockets: the IPv4 packets of one Ethernet device, as reads and writes.
 
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use fullpipe_units::ByteCount;
@@ -57,14 +56,8 @@ pub fn open_packet_socket(name: &str) -> io::Result<OwnedFd> {
 /// Fails as `getsockopt` does, for example for a descriptor that is no packet socket.
 pub fn packet_drops(socket: impl AsFd) -> io::Result<u64> {
     // `struct tpacket_stats`: frames, those dropped among them.
-    let mut bytes = [MaybeUninit::<u8>::uninit(); 8];
-    let answer = socket_option(
-        socket.as_fd(),
-        libc::SOL_PACKET,
-        libc::PACKET_STATISTICS,
-        &mut bytes,
-    )?;
-    Ok(read_word(answer, 4).into())
+    let answer = socket_option(socket, libc::SOL_PACKET, libc::PACKET_STATISTICS, 8)?;
+    Ok(read_word(&answer, 4).into())
 }
 
 /// Binds to packets of this protocol (`ETH_P_…`) of one device. Of one protocol other than all the

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::io;
 
 use rustix::net::netdevice::name_to_index;
-use rustix::net::{AddressFamily, SocketType, socket};
 
 use crate::device::queue_states;
 use crate::dump::netlink_message;
+use crate::interface::control_socket;
 use crate::route::{nul_terminated, push_attribute, send_request};
 
 /// The queueing discipline of a device.
@@ -91,10 +91,7 @@ fn traffic_control(index: u32, handle: u32) -> Vec<u8> {
 }
 
 fn device_index(name: &str) -> io::Result<u32> {
-    Ok(name_to_index(
-        socket(AddressFamily::INET, SocketType::DGRAM, None)?,
-        name,
-    )?)
+    Ok(name_to_index(control_socket()?, name)?)
 }
 
 #[cfg(test)]

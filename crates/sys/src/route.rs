@@ -6,14 +6,13 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::net::netdevice::index_to_name;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::dump::{
     HEADER_LENGTH, address_bytes, attribute_u32, check_acknowledgement, netlink_message,
     netlink_socket,
 };
+use crate::interface::control_socket;
 use crate::namespace::NetNamespace;
 
 /// `struct ifinfomsg`; all zeros names no device by its number.
@@ -98,13 +97,7 @@ pub fn output_device(target: IpAddr) -> io::Result<String> {
     let index = attribute_u32(attributes.unwrap_or_default(), libc::RTA_OIF);
     let index = index
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an answer without a device"))?;
-    let socket = socket_with(
-        AddressFamily::INET,
-        SocketType::DGRAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    Ok(index_to_name(&socket, index)?)
+    Ok(index_to_name(control_socket()?, index)?)
 }
 
 /// `struct rtmsg`.

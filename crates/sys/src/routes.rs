@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 
 use rustix::net::netdevice::index_to_name;
-use rustix::net::{AddressFamily, SocketType, socket};
 
 use crate::dump::{
     address_of, attribute, attribute_u32, dump_list, netlink_message, parse_attributes, parse_text,
     parse_u32, u32_at,
 };
+use crate::interface::control_socket;
 use crate::route::{push_attribute, send_request};
 
 /// Metrics of a route that are numbers, by the names of `ip route` and their numbers in
@@ -61,7 +61,7 @@ impl UnicastRoute {
 /// # Errors
 /// Fails with the kernel's error.
 pub fn list_routes() -> io::Result<Vec<UnicastRoute>> {
-    let names = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let names = control_socket()?;
     let mut found = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
         let mut header = [0; HEADER];

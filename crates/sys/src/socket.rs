@@ -1,8 +1,7 @@
 //! Socket options that the standard library lacks, read and set.
 
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount};
@@ -27,13 +26,8 @@ const SO_BUF_LOCK: i32 = 72;
 /// # Errors
 /// Fails as `getsockopt` does, for example for a descriptor that is not a TCP socket.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
-    let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_TCP_INFO];
-    Ok(decode_tcp_info(socket_option(
-        socket.as_fd(),
-        libc::IPPROTO_TCP,
-        libc::TCP_INFO,
-        &mut bytes,
-    )?))
+    let answer = socket_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, MAX_TCP_INFO)?;
+    Ok(decode_tcp_info(&answer))
 }
 
 /// Memory of a socket (`SO_MEMINFO`, Linux 4.12).
@@ -42,17 +36,16 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
 /// Fails as `getsockopt` does, or if its answer ends before the sizes of the buffers: an emulator of
 /// processors (qemu) gives one word.
 pub fn socket_memory(socket: impl AsFd) -> io::Result<SocketMemory> {
-    let mut bytes = [MaybeUninit::<u8>::uninit(); MEMINFO_WORDS * 4];
     let answer = socket_option(
-        socket.as_fd(),
+        socket,
         libc::SOL_SOCKET,
         libc::SO_MEMINFO,
-        &mut bytes,
+        MEMINFO_WORDS * 4,
     )?;
     if answer.len() < 6 * 4 {
         return Err(io::ErrorKind::Unsupported.into());
     }
-    Ok(memory_of(answer))
+    Ok(memory_of(&answer))
 }
 
 /// Lets the kernel keep the packet that opens a connection for each that `listener` takes in
@@ -71,14 +64,12 @@ pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// Fails as `getsockopt` does, for example for headers that are longer than 120 bytes.
 pub fn saved_syn(connection: impl AsFd) -> io::Result<Vec<u8>> {
-    let mut bytes = [MaybeUninit::<u8>::uninit(); MAX_SAVED_SYN];
-    Ok(socket_option(
-        connection.as_fd(),
+    socket_option(
+        connection,
         libc::IPPROTO_TCP,
         libc::TCP_SAVED_SYN,
-        &mut bytes,
-    )?
-    .to_vec())
+        MAX_SAVED_SYN,
+    )
 }
 
 /// Returns true for each buffer of a socket, send buffer first, that a program fixed itself
@@ -93,9 +84,8 @@ pub fn fixed_buffers(pid: u32, descriptor: i32) -> io::Result<[bool; 2]> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let socket = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
-    let mut bytes = [MaybeUninit::<u8>::uninit(); 4];
-    let answer = socket_option(socket.as_fd(), libc::SOL_SOCKET, SO_BUF_LOCK, &mut bytes)?;
-    let locks = read_word(answer, 0);
+    let answer = socket_option(socket, libc::SOL_SOCKET, SO_BUF_LOCK, 4)?;
+    let locks = read_word(&answer, 0);
     Ok([locks & 1 != 0, locks & 2 != 0])
 }
 
@@ -168,31 +158,28 @@ pub(crate) fn check_call(done: bool) -> io::Result<()> {
     }
 }
 
-/// `getsockopt` into `buffer`; the part that the kernel filled.
-pub(crate) fn socket_option<'b>(
-    socket: BorrowedFd<'_>,
+/// `getsockopt`: what the kernel filled of `room` bytes.
+pub(crate) fn socket_option(
+    socket: impl AsFd,
     level: i32,
     name: i32,
-    buffer: &'b mut [MaybeUninit<u8>],
-) -> io::Result<&'b [u8]> {
-    let mut length = buffer.len() as libc::socklen_t;
+    room: usize,
+) -> io::Result<Vec<u8>> {
+    let (mut value, mut length) = (vec![0; room], room as libc::socklen_t);
     // SAFETY: the descriptor is open for the borrow; the kernel writes at most `length` bytes,
     // which is the length of the buffer, and puts into `length` how many it wrote.
     let result = unsafe {
         libc::getsockopt(
-            socket.as_raw_fd(),
+            socket.as_fd().as_raw_fd(),
             level,
             name,
-            buffer.as_mut_ptr().cast(),
+            value.as_mut_ptr().cast(),
             &raw mut length,
         )
     };
     check_call(result == 0)?;
-    // SAFETY: the kernel has written the first `length` bytes, and `length` never grows beyond the
-    // buffer.
-    Ok(unsafe {
-        std::slice::from_raw_parts(buffer.as_ptr().cast(), (length as usize).min(buffer.len()))
-    })
+    value.truncate(length as usize);
+    Ok(value)
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 
 use flate2::bufread::GzDecoder;
+use fullpipe_sys::start_thread;
 
 use crate::Compression;
 use crate::error::CaptureFault;
@@ -37,7 +37,6 @@ enum DecompressedChunk {
     Last(DecompressionEnd),
 }
 
-#[derive(Debug)]
 enum DecompressionEnd {
     Whole,
     Cut,
@@ -53,13 +52,11 @@ impl DecompressedInput {
         input: impl Read + Send + 'static,
     ) -> Result<Self, CaptureFault> {
         let (sender, chunks) = sync_channel(WAITING);
-        let thread = thread::Builder::new()
-            .name("decompress".to_owned())
-            .spawn(move || {
-                let end = send_chunks(compression, input, &sender);
-                // The reader may be gone.
-                let _ = sender.send(DecompressedChunk::Last(end));
-            });
+        let thread = start_thread("decompress", move || {
+            let end = send_chunks(compression, input, &sender);
+            // The reader may be gone.
+            let _ = sender.send(DecompressedChunk::Last(end));
+        });
         thread.map_err(|error| CaptureFault::Decompression(compression, error))?;
         Ok(Self {
             compression,

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use fullpipe_flow::{ExplainedTransfers, FinishedFlows, FlowTable, NumberedSegment, SettledFlows};
+use fullpipe_sys::start_thread;
 use fullpipe_units::Time;
 use fullpipe_wire::CapturedSegment;
 
@@ -131,9 +132,9 @@ impl FollowerThread {
         let (begin, flows) = sync_channel(1);
         let (batches, segments) = sync_channel(waiting);
         let (free, followed) = channel();
-        let thread = thread::Builder::new()
-            .name("connections".to_owned())
-            .spawn(move || follow_batches(&flows, &segments, &free))?;
+        let thread = start_thread("connections", move || {
+            follow_batches(&flows, &segments, &free)
+        })?;
         Ok(Self {
             thread,
             begin,

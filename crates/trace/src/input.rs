@@ -24,7 +24,7 @@ pub(crate) struct InputBuffer {
     /// Bytes of the file before them.
     offset: u64,
     /// True once the file proved to end within a record or within its compression.
-    pub(crate) is_cut: bool,
+    pub is_cut: bool,
 }
 
 impl InputBuffer {

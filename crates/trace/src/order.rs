@@ -1,7 +1,7 @@
 //! Numbers in the order of the host that wrote them.
 
 /// The order of the bytes of a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ByteOrder {
     Big,
     Little,
@@ -17,20 +17,12 @@ impl ByteOrder {
 
     /// Returns the 16 bits at this place, if they are there.
     pub(crate) fn read_u16(self, bytes: &[u8], at: usize) -> Option<u16> {
-        let bytes = *bytes.get(at..)?.first_chunk()?;
-        Some(match self {
-            Self::Big => u16::from_be_bytes(bytes),
-            Self::Little => u16::from_le_bytes(bytes),
-        })
+        self.read_bytes(bytes, at).map(u16::from_be_bytes)
     }
 
     /// Returns the 32 bits at this place, if they are there.
     pub(crate) fn read_u32(self, bytes: &[u8], at: usize) -> Option<u32> {
-        let bytes = *bytes.get(at..)?.first_chunk()?;
-        Some(match self {
-            Self::Big => u32::from_be_bytes(bytes),
-            Self::Little => u32::from_le_bytes(bytes),
-        })
+        self.read_bytes(bytes, at).map(u32::from_be_bytes)
     }
 
     /// Returns four numbers of 32 bits.
@@ -45,10 +37,16 @@ impl ByteOrder {
 
     /// Returns the 64 bits at this place, if they are there.
     pub(crate) fn read_u64(self, bytes: &[u8], at: usize) -> Option<u64> {
-        let bytes = *bytes.get(at..)?.first_chunk()?;
-        Some(match self {
-            Self::Big => u64::from_be_bytes(bytes),
-            Self::Little => u64::from_le_bytes(bytes),
-        })
+        self.read_bytes(bytes, at).map(u64::from_be_bytes)
+    }
+
+    /// Returns the bytes of a number at this place, its highest first.
+    #[inline]
+    fn read_bytes<const N: usize>(self, bytes: &[u8], at: usize) -> Option<[u8; N]> {
+        let mut number = *bytes.get(at..)?.first_chunk()?;
+        if self == Self::Little {
+            number.reverse();
+        }
+        Some(number)
     }
 }

@@ -8,15 +8,14 @@ use fullpipe_wire::LinkType;
 pub(crate) const MAX_CAPTURED: u32 = 256 * 1024;
 
 /// A packet in the input's buffer.
-#[derive(Debug)]
 pub(crate) struct PacketRecord {
     /// Place of the packet's bytes in the buffer, until the input is filled again.
-    pub(crate) range: Range<usize>,
+    pub range: Range<usize>,
     /// Nanoseconds since 1970.
-    pub(crate) at: u64,
-    pub(crate) link: LinkType,
+    pub at: u64,
+    pub link: LinkType,
     /// Number of its interface within its section.
-    pub(crate) interface: u16,
+    pub interface: u16,
     /// Length in bytes when it passed.
-    pub(crate) original: u32,
+    pub original: u32,
 }

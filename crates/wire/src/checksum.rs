@@ -3,7 +3,7 @@
 use crate::headers::{IpVersion, PacketHeaders};
 
 /// Sum of 16-bit words in one's complement, folded when it is taken.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct ChecksumSum(u64);
 
 impl ChecksumSum {
@@ -41,6 +41,11 @@ impl ChecksumSum {
     pub(crate) fn to_checksum(self) -> u16 {
         !self.folded_sum()
     }
+}
+
+/// Returns the checksum of a message, without a pseudo header (RFC 1071).
+pub fn internet_checksum(message: &[u8]) -> u16 {
+    ChecksumSum::default().add_bytes(message).to_checksum()
 }
 
 /// The pseudo header of TCP and UDP over IPv4 (RFC 9293, 3.1) or IPv6 (RFC 8200, 8.1), for `length`

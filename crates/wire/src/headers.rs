@@ -11,14 +11,14 @@ pub(crate) enum IpVersion {
 
 /// The headers of an IP packet that carries a whole TCP segment, or a train of them, or the same of
 /// UDP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct PacketHeaders {
-    pub(crate) version: IpVersion,
-    pub(crate) protocol: u8,
+    pub version: IpVersion,
+    pub protocol: u8,
     /// Offset of the transport's header.
-    pub(crate) transport: usize,
+    pub transport: usize,
     /// Offset of the payload.
-    pub(crate) payload: usize,
+    pub payload: usize,
 }
 
 impl PacketHeaders {

@@ -26,6 +26,7 @@ pub use captured::{
     CapturedContent, CapturedSegment, LinkType, Pseudonyms, SegmentOptions, UnreadHeader, flags,
     is_known, read_captured, redact_segment,
 };
+pub use checksum::internet_checksum;
 pub use malformed::MalformedPacket;
 pub use packet::IpPacketTrain;
 pub use pcap::{pcap_header, pcap_record};

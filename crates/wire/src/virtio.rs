@@ -7,16 +7,16 @@ pub const VIRTIO_HEADER: usize = 10;
 /// packet sockets have it.
 ///
 /// Offsets count from where the link layer's header begins, which TUN does not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct VirtioHeader {
-    pub(crate) flags: u8,
-    pub(crate) gso_type: u8,
+    pub flags: u8,
+    pub gso_type: u8,
     /// Bytes of all headers: a hint.
-    pub(crate) header: u16,
+    pub header: u16,
     /// Payload of each segment but perhaps the last.
-    pub(crate) gso_size: u16,
-    pub(crate) checksum_start: u16,
-    pub(crate) checksum_offset: u16,
+    pub gso_size: u16,
+    pub checksum_start: u16,
+    pub checksum_offset: u16,
 }
 
 /// The checksum is to be finished: `checksum_start` and `checksum_offset` say which.

@@ -20,10 +20,10 @@ const NAME: &str = "fullpipe-";
 /// A program that can be brought to hosts of its machine.
 pub(super) struct ProgramFile {
     /// The machine as `uname -m` has it.
-    pub(super) machine: String,
-    pub(super) file: PathBuf,
+    pub machine: String,
+    pub file: PathBuf,
     /// SHA-256 in hexadecimal.
-    pub(super) digest: String,
+    pub digest: String,
 }
 
 impl ProgramFile {
@@ -82,8 +82,6 @@ fn named_files(folder: &Path) -> Vec<(String, PathBuf)> {
 }
 
 fn read_program(file: &Path) -> Result<Vec<u8>, FarEndError> {
-    fs::read(file).map_err(|cause| FarEndError::Program {
-        file: file.to_owned(),
-        cause,
-    })
+    fs::read(file)
+        .map_err(|cause| FarEndError::Failed(format!("cannot read {}: {cause}", file.display())))
 }

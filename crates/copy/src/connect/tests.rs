@@ -101,7 +101,7 @@ fn who_knows_the_secret_has_no_more_connections_than_a_copy_may_have() {
 fn a_listener_that_cannot_accept_waits_before_it_tries_again() {
     const TIME: Duration = Duration::from_millis(400);
     let worked = thread::spawn(|| {
-        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = single_threaded_runtime().unwrap();
         let credentials = CopyCredentials::new(&[7; 32], &[]).unwrap();
         let (streams, _taken) = channel();
         runtime.block_on(async {

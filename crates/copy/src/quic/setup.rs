@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use fullpipe_control::PinnedTls;
-use fullpipe_sys::{enable_recverr, icmp_error};
+use fullpipe_control::{PinnedTls, single_threaded_runtime};
+use fullpipe_sys::{enable_recverr, icmp_error, start_thread};
 use fullpipe_units::{BitRate, Span};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
     AckFrequencyConfig, ClientConfig, Connection, Endpoint, EndpointConfig, IdleTimeout, Incoming,
     MtuDiscoveryConfig, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::select;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -28,7 +28,6 @@ use super::portions::{HEAD, MAX_PORTIONS, PORTION};
 use super::udp::{
     MAX_DATAGRAM, UdpBuffer, bind_port, connect_socket, enlarge_buffers, largest_datagram,
 };
-use crate::threads::start_thread;
 
 /// Time for a handshake in which packets may be lost.
 pub(crate) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(3);
@@ -67,7 +66,6 @@ const ERROR_INTERVAL: Duration = Duration::from_millis(20);
 const ACK_THRESHOLD: u32 = 9;
 
 /// A port that takes one connection of who knows the secret.
-#[derive(Debug)]
 pub(crate) struct QuicListener {
     pub port: u16,
     made: Receiver<QuicConnection>,
@@ -190,7 +188,7 @@ struct QuicEnd {
 
 impl QuicEnd {
     fn new(socket: UdpSocket, server: Option<ServerConfig>) -> io::Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let runtime = single_threaded_runtime()?;
         let buffer = enlarge_buffers(&socket);
         let mut config = EndpointConfig::default();
         // It is within what the library permits.

@@ -10,14 +10,12 @@ use crate::protocol::{CHUNK, Digest, FileOutcome, VerifiedChunks};
 
 use super::{FileReceiver, IncomingFile};
 use crate::part::PartialFile;
-use crate::threads::start_thread;
-use fullpipe_sys::lock;
+use fullpipe_sys::{lock, start_thread};
 
 /// Files at most that wait to be completed apart: each has a descriptor.
 const MAX_WAITING: usize = 16;
 
 /// A file that has arrived whole.
-#[derive(Debug)]
 pub(super) struct ArrivedFile {
     pub file: Arc<IncomingFile>,
     pub part: Box<PartialFile>,

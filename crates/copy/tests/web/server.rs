@@ -22,27 +22,27 @@ pub(crate) enum Answer {
 /// A file, and the way in which it is served.
 #[derive(Debug, Clone)]
 pub(crate) struct Served {
-    pub(crate) state: Arc<Mutex<(Vec<u8>, u32)>>,
-    pub(crate) sent: Arc<AtomicU64>,
-    pub(crate) open: Arc<AtomicI64>,
-    pub(crate) asked: Arc<AtomicU64>,
-    pub(crate) answer: Answer,
+    pub state: Arc<Mutex<(Vec<u8>, u32)>>,
+    pub sent: Arc<AtomicU64>,
+    pub open: Arc<AtomicI64>,
+    pub asked: Arc<AtomicU64>,
+    pub answer: Answer,
     /// The entity tag; `*` stands for one that follows the state.
-    pub(crate) etag: &'static str,
+    pub etag: &'static str,
     /// Further fields of the head.
-    pub(crate) more: &'static str,
+    pub more: &'static str,
     /// Pause after each piece.
-    pub(crate) pace: Duration,
+    pub pace: Duration,
     /// Bytes after which the file changes, once or again and again.
-    pub(crate) change_after: Option<u64>,
-    pub(crate) changes: bool,
+    pub change_after: Option<u64>,
+    pub changes: bool,
     /// Bytes of an answer after which its connection breaks.
-    pub(crate) breaks_after: Option<usize>,
+    pub breaks_after: Option<usize>,
     /// Requests that are first answered with 503, to ask again after a second.
-    pub(crate) busy: u64,
+    pub busy: u64,
     /// Connections at a time; others are refused with 503.
-    pub(crate) permits: i64,
-    pub(crate) redirections: u64,
+    pub permits: i64,
+    pub redirections: u64,
 }
 
 impl Served {

@@ -165,23 +165,34 @@ impl FleetLedger<'_> {
     }
 
     /// Keeps an invitation by the hash of its code, for a host of this name or, if that is empty,
-    /// of any, until a time in seconds since 1970.
+    /// so many of any, until a time in seconds since 1970.
     ///
     /// # Errors
     /// Fails if the archive does.
-    pub fn keep_invite(&mut self, code: &str, host: &str, expires: u64) -> Result<(), StoreError> {
-        let values = [code.into(), host.into(), expires.into()];
+    pub fn keep_invite(
+        &mut self,
+        code: &str,
+        host: &str,
+        uses: u32,
+        expires: u64,
+    ) -> Result<(), StoreError> {
+        let values = [
+            code.into(),
+            host.into(),
+            expires.into(),
+            u64::from(uses).into(),
+        ];
         self.0.transact(|archive| {
             archive
                 .query(
-                    "INSERT INTO fleet_invite (code, host, expires) VALUES ($1, $2, $3)",
+                    "INSERT INTO fleet_invite (code, host, expires, uses) VALUES ($1, $2, $3, $4)",
                     &values,
                 )
                 .map(drop)
         })
     }
 
-    /// Takes a host into the fleet by an invitation, which is used up by that.
+    /// Takes a host into the fleet by an invitation, which is used by that.
     ///
     /// # Errors
     /// Fails if the invitation is not good for it at `now`, in seconds since 1970, if there is a
@@ -196,7 +207,7 @@ impl FleetLedger<'_> {
         let enrolled: Result<_, StoreError> = self.0.transact(|archive| {
             archive.lock_tables()?;
             let invited = archive.query(
-                "SELECT host FROM fleet_invite WHERE code = $1 AND used IS NULL AND expires >= $2",
+                "SELECT host FROM fleet_invite WHERE code = $1 AND uses > 0 AND expires >= $2",
                 &[code.into(), now.into()],
             )?;
             let Some(mut invited) = invited.into_iter().next() else {
@@ -214,8 +225,8 @@ impl FleetLedger<'_> {
                 return Ok(Err(InviteError::Known(host.name.clone())));
             }
             archive.query(
-                "UPDATE fleet_invite SET used = $2 WHERE code = $1",
-                &[code.into(), now.into()],
+                "UPDATE fleet_invite SET uses = uses - 1 WHERE code = $1",
+                &[code.into()],
             )?;
             insert_host(archive, host, certificate)?;
             Ok(Ok(()))

@@ -42,7 +42,7 @@ impl World {
         let mut store = Store::create(location).unwrap();
         let mut ledger = FleetLedger::new(&mut store);
         for (number, name) in NAMES.into_iter().enumerate() {
-            ledger.keep_invite(name, "", START + 900).unwrap();
+            ledger.keep_invite(name, "", 1, START + 900).unwrap();
             let host = MeshHost {
                 name: name.to_owned(),
                 site: format!("site{}", number / 2),

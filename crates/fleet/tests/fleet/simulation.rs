@@ -202,7 +202,7 @@ impl World {
         for number in 0..count {
             let name = format!("host{number:04}");
             let code = format!("code{number}");
-            ledger.keep_invite(&code, "", START + 900).unwrap();
+            ledger.keep_invite(&code, "", 1, START + 900).unwrap();
             let host = MeshHost {
                 name: name.clone(),
                 site: format!("site{:03}", number / of_site),

@@ -38,7 +38,7 @@ fn make_fleet(pages: &Pages, hosts: usize) {
     let mut ledger = FleetLedger::new(&mut store);
     for number in 0..hosts {
         let name = host_name(number);
-        ledger.keep_invite(&name, "", now() + 900).unwrap();
+        ledger.keep_invite(&name, "", 1, now() + 900).unwrap();
         let host = MeshHost {
             name: name.clone(),
             site: format!("{HOSTILE}{}", number / 4),

@@ -43,11 +43,11 @@ const NAMED_PORTS: [(&str, u16); 8] = [
 /// A connection in one listing.
 pub(super) struct ListedConnection {
     /// This end and the other.
-    pub(super) ends: [SocketAddr; 2],
-    pub(super) owner: ConnectionOwner,
-    pub(super) figures: SocketFigures,
+    pub ends: [SocketAddr; 2],
+    pub owner: ConnectionOwner,
+    pub figures: SocketFigures,
     /// The words behind the ends, of which the figures are made.
-    pub(super) words: String,
+    pub words: String,
     /// True if data can move over it by TCP.
     carries_data: bool,
 }

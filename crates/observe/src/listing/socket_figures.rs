@@ -32,9 +32,9 @@ const OTHER_WORDS: [&str; 6] = ["<->", "-->", "<--", "---", "tcp-ulp-mptcp", "tc
 /// The figures of one socket in one listing.
 #[derive(Default)]
 pub(super) struct SocketFigures {
-    pub(super) tcp: TcpInfo,
-    pub(super) memory: Option<SocketMemory>,
-    pub(super) congestion: String,
+    pub tcp: TcpInfo,
+    pub memory: Option<SocketMemory>,
+    pub congestion: String,
     /// Bytes that were written and not acknowledged.
     send_queue: u64,
 }

@@ -25,6 +25,7 @@ use fullpipe_record::{
     RttReport, RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary, Summary,
     Transport, find_steady,
 };
+use fullpipe_sys::start_thread;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::SockRef;
 
@@ -118,7 +119,6 @@ pub fn measure_iperf2(
     let measurement = Measurement {
         id: new_id(),
         started: format!("{started:.3}"),
-        setup: None,
         peer: Peer {
             host: destination.host.clone(),
             address: upload.address.to_string(),
@@ -127,7 +127,6 @@ pub fn measure_iperf2(
         request: asked,
         resolved: Some(ResolvedRequest::new(request)),
         run: Some(run),
-        web100: None,
         local: EndReport {
             host: Some(this_host()),
             settings: Some(settings),
@@ -137,23 +136,17 @@ pub fn measure_iperf2(
             placement,
             ..EndReport::default()
         },
-        remote: EndReport::default(),
         streams: upload.streams,
         intervals: upload.watched.intervals,
         rtt: upload.rtt,
         summary,
-        reverse: None,
-        route: None,
-        limit: None,
-        capture: None,
         interrupted: upload.watched.interrupted,
-        until_sure: None,
         broken_off: upload.broken_off,
-        warnings: Vec::new(),
         validity: witness
             .map(PathWitness::finish_witness)
             .unwrap_or_default()
             .with_reasons(unmet),
+        ..Measurement::default()
     };
     Ok(measurement.to_bounded())
 }
@@ -236,7 +229,7 @@ impl FinishedUpload {
 }
 
 /// Bytes and datagrams that one stream has sent so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Default)]
 struct SentAmount {
     bytes: ByteCount,
     datagrams: Option<u64>,
@@ -766,19 +759,17 @@ fn start_sender(
 ) -> Result<DatagramSender, ProbeError> {
     let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let counters = Arc::clone(&counted);
-    let thread = thread::Builder::new()
-        .name("datagrams".to_owned())
-        .spawn(move || {
-            let mut stream = DatagramStream {
-                socket,
-                payload: vec![b'x'; shared.block],
-                number: 0,
-                counted: counters,
-                refused: None,
-            };
-            stream.send_all(&shared)?;
-            stream.request_report()
-        });
+    let thread = start_thread("datagrams", move || {
+        let mut stream = DatagramStream {
+            socket,
+            payload: vec![b'x'; shared.block],
+            number: 0,
+            counted: counters,
+            refused: None,
+        };
+        stream.send_all(&shared)?;
+        stream.request_report()
+    });
     Ok(DatagramSender {
         counted,
         thread: thread.map_err(ProbeError::from_io("start the data threads"))?,

@@ -21,6 +21,7 @@ pub use responsiveness::measure_responsiveness;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 
+use fullpipe_control::single_threaded_runtime;
 use fullpipe_lab::PathWitness;
 use fullpipe_record::{ConnectedTest, Interval, Measurement, Request};
 
@@ -120,9 +121,7 @@ fn start_test(
     report: &mut dyn FnMut(TestEvent<'_>),
     schedule: Option<ReportSchedule<'_>>,
 ) -> Result<Measurement, ProbeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = single_threaded_runtime();
     let runtime = runtime.map_err(ProbeError::from_io("start the client"))?;
     let witness = PathWitness::begin_witness();
     let result = runtime.block_on(run_test(destination, request, interrupt, report, schedule));

@@ -14,8 +14,8 @@ use crate::call_back::{CallBack, GETTING_CALLS};
 use crate::engine::{LocalEndpoint, StreamChannel, apply_options, prepare_socket, prepare_udp};
 use crate::route::{SynAckSniffer, caller_handshake, first_window};
 use fullpipe_iperf::{TestCookie, direction_of, udp};
-use fullpipe_record::{Direction, Handshake, Request, TcpInfo, Transport};
-use fullpipe_units::{ByteCount, SegCount, Span};
+use fullpipe_record::{Direction, Handshake, Request, Transport};
+use fullpipe_units::{ByteCount, Span};
 use rustix::io::Errno;
 use socket2::{SockRef, Socket};
 use tokio::io::AsyncWriteExt;
@@ -52,9 +52,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A data connection that is open.
 pub(crate) struct OpenStream {
-    pub(crate) channel: StreamChannel,
+    pub channel: StreamChannel,
     /// Window and options of the server's SYN-ACK; `None` with UDP.
-    pub(crate) handshake: Option<Handshake>,
+    pub handshake: Option<Handshake>,
 }
 
 impl OpenStream {
@@ -63,7 +63,7 @@ impl OpenStream {
     fn is_taken(&self) -> bool {
         match &self.channel {
             StreamChannel::Tcp(socket) => {
-                fullpipe_sys::tcp_info(socket).map_or(true, |info| is_acknowledged(&info))
+                fullpipe_sys::tcp_info(socket).map_or(true, |info| info.is_acknowledged())
             }
             StreamChannel::Udp(_) | StreamChannel::Framed(_) => true,
         }
@@ -72,18 +72,18 @@ impl OpenStream {
 
 /// Everything that is needed to open the data connections of one test.
 pub(crate) struct StreamOpener<'t> {
-    pub(crate) address: SocketAddr,
-    pub(crate) request: &'t Request,
-    pub(crate) local: &'t LocalEndpoint,
-    pub(crate) cookie: TestCookie,
+    pub address: SocketAddr,
+    pub request: &'t Request,
+    pub local: &'t LocalEndpoint,
+    pub cookie: TestCookie,
     /// Time for one connection to be established, and for its cookie to be acknowledged.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// Round-trip time of the control connection, if known.
-    pub(crate) rtt: Option<Span>,
+    pub rtt: Option<Span>,
     /// Set if the server answers hellos of UDP streams that arrive together.
-    pub(crate) together: bool,
+    pub together: bool,
     /// Set if the server opens the connections.
-    pub(crate) call_back: Option<&'t CallBack>,
+    pub call_back: Option<&'t CallBack>,
 }
 
 impl StreamOpener<'_> {
@@ -290,11 +290,6 @@ async fn send_cookie(
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
     Ok((stream, window))
-}
-
-fn is_acknowledged(info: &TcpInfo) -> bool {
-    info.not_sent.unwrap_or_default() == ByteCount::ZERO
-        && info.unacked.unwrap_or_default() == SegCount::ZERO
 }
 
 /// Waits for the answer to the first of `hellos`, which was sent on `socket`. Sends all of them if

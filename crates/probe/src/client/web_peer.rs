@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fullpipe_control::{WebClientTls, connect_to_first};
+use fullpipe_control::{WebClientTls, connect_to_first, single_threaded_runtime};
 use fullpipe_iperf::{ErrorNumber, TestRefusal};
 use fullpipe_lab::PathWitness;
 use fullpipe_record::{Direction, Measurement, Request, Transport};
@@ -31,10 +31,10 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 const BLOCK: ByteCount = ByteCount::from_kib(64);
 
 /// A server, and what is asked of it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct WebPeer<'d> {
-    pub(super) destination: &'d Destination,
-    pub(super) request: &'d Request,
+    pub destination: &'d Destination,
+    pub request: &'d Request,
 }
 
 /// Returns the request with its block filled in.
@@ -69,10 +69,7 @@ pub(super) fn run_witnessed(
     test: impl Future<Output = Result<Measurement, ProbeError>>,
 ) -> Result<Measurement, ProbeError> {
     let witness = PathWitness::begin_witness();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ProbeError::from_io("start the client"))?;
+    let runtime = single_threaded_runtime().map_err(ProbeError::from_io("start the client"))?;
     let measurement = runtime.block_on(test)?;
     Ok(Measurement {
         validity: witness.map(PathWitness::finish_witness).unwrap_or_default(),
@@ -145,10 +142,8 @@ impl WebPeer<'_> {
     }
 
     pub(super) fn failure(&self, why: &str) -> ProbeError {
-        ProbeError::Web {
-            host: self.destination.host.clone(),
-            why: why.to_owned(),
-        }
+        let host = &self.destination.host;
+        ProbeError::Failed(format!("the test with {host} failed: {why}"))
     }
 }
 

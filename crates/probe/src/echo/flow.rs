@@ -7,9 +7,8 @@ use std::time::Duration;
 use crate::engine::LocalEndpoint;
 use fullpipe_iperf::TestCookie;
 use fullpipe_record::RttMethod;
-use fullpipe_sys::{receive_arrival, receive_departure, stamp_passages};
+use fullpipe_sys::{receive_arrival, receive_departure, stamp_passages, wait_readable};
 use fullpipe_units::{ByteCount, Span};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::datagram;
@@ -19,23 +18,21 @@ use super::icmp::{self, EchoMessages};
 const MAX_PACKET: usize = 256;
 
 /// An answer to an echo request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct EchoAnswer {
-    pub(super) number: u64,
+    pub number: u64,
     /// Time at which it arrived, by the wall clock.
-    pub(super) came: Option<Span>,
+    pub came: Option<Span>,
     /// Time for which the other end had the request.
-    pub(super) residence: Span,
+    pub residence: Span,
 }
 
 /// A socket for echo requests, and the protocol on it.
-#[derive(Debug)]
 pub(super) struct EchoFlow {
     socket: Socket,
     protocol: EchoProtocol,
 }
 
-#[derive(Debug)]
 enum EchoProtocol {
     Icmp(EchoMessages),
     Datagrams(Box<TestCookie>),
@@ -118,12 +115,8 @@ impl EchoFlow {
 
     /// Waits until a packet can be received, at most for `longest`.
     pub(super) fn wait_for_packet(&self, longest: Duration) {
-        let limit = Timespec::try_from(longest).ok();
-        // An error of `poll` shows at the next read.
-        let _ = poll(
-            &mut [PollFd::new(&self.socket, PollFlags::IN)],
-            limit.as_ref(),
-        );
+        // An error shows at the next read.
+        let _ = wait_readable(&self.socket, longest);
     }
 
     /// Returns the next request that has left the host, and the time, by the wall clock; `None` if

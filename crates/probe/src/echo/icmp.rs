@@ -1,5 +1,7 @@
 //! Echo messages (RFC 792, RFC 4443).
 
+use fullpipe_wire::internet_checksum;
+
 /// Bytes of the header of a message.
 const HEADER: usize = 8;
 
@@ -7,14 +9,14 @@ const HEADER: usize = 8;
 pub(crate) const LENGTH: usize = HEADER + 16;
 
 /// The form of the echo messages of a flow.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct EchoMessages {
-    pub(crate) is_ipv6: bool,
+    pub is_ipv6: bool,
     /// Set for a raw socket, which receives the messages of other flows too, and over IPv4 each
     /// with its IP header.
-    pub(crate) is_raw: bool,
+    pub is_raw: bool,
     /// A random number that only the messages of this flow contain.
-    pub(crate) token: u64,
+    pub token: u64,
 }
 
 impl EchoMessages {
@@ -90,16 +92,6 @@ impl EchoMessages {
         let is_ours = message[0] == wanted && u64::from_be_bytes(*token) == self.token;
         is_ours.then_some(u64::from_be_bytes(number.try_into().ok()?))
     }
-}
-
-/// Returns the Internet checksum of `message`, whose own checksum field is zero (RFC 1071).
-fn internet_checksum(message: &[u8]) -> u16 {
-    let words = message
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
-    let sum: u32 = words.sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
 #[cfg(test)]

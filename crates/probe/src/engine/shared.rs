@@ -24,7 +24,6 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 pub(crate) const COPIED: u64 = 128 << 10;
 
 /// The state that all threads of a transfer heed.
-#[derive(Debug)]
 pub(crate) struct TransferState {
     /// Set once no more data is to be sent.
     enough: AtomicBool,
@@ -119,12 +118,9 @@ pub(crate) fn to_length(bytes: u64) -> usize {
 
 /// Waits until a socket can do `what`, for as long as `timeout` at most.
 pub(crate) fn wait_for_socket(socket: impl AsFd, what: PollFlags, timeout: Duration) {
-    let timeout = Timespec {
-        tv_sec: timeout.as_secs().cast_signed(),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
+    let timeout = Timespec::try_from(timeout).ok();
     // An interrupted or failed wait is one more turn of the loop.
-    let _ = poll(&mut [PollFd::new(&socket, what)], Some(&timeout));
+    let _ = poll(&mut [PollFd::new(&socket, what)], timeout.as_ref());
 }
 
 /// So many of the bytes of [`fill_incompressible`].

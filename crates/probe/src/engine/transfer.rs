@@ -2,12 +2,12 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Cpu, Sample, StorageUse, thin_out_snapshots};
-use fullpipe_sys::{CpuTime, lock, process_cpu_time, tcp_info};
-use fullpipe_units::{ByteCount, Ratio, SegCount, Span};
+use fullpipe_sys::{CpuTime, lock, process_cpu_time, start_thread, tcp_info};
+use fullpipe_units::{ByteCount, Ratio, Span};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use socket2::SockRef;
 
@@ -20,7 +20,7 @@ use super::{framed, sampler, tcp, udp_receiver, udp_sender};
 /// Streams with data on them.
 pub(crate) struct RunningTransfer {
     /// When the data began to flow.
-    pub(crate) origin: Instant,
+    pub origin: Instant,
     streams: Arc<Vec<RunningStream>>,
     shared: Arc<TransferState>,
     /// Ends the sampler.
@@ -32,7 +32,7 @@ pub(crate) struct RunningTransfer {
 }
 
 /// The bytes and datagrams that a transfer moved up to a moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct TransferTotals {
     /// The moment, since the data began to flow.
     pub at: Span,
@@ -41,7 +41,6 @@ pub(crate) struct TransferTotals {
 }
 
 /// A transfer that is over.
-#[derive(Debug)]
 pub(crate) struct StreamTotals {
     /// The totals of the transfer.
     pub totals: TransferTotals,
@@ -61,7 +60,7 @@ pub(crate) struct StreamTotals {
 
 /// Connections of TCP of a transfer that is over. They stay open: what was written before its end
 /// goes out after it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct SenderSockets(Vec<TcpStream>);
 
 impl SenderSockets {
@@ -101,10 +100,7 @@ impl SenderSockets {
 
 /// Returns true if everything that was written to `socket` has been sent and acknowledged.
 fn is_delivered(socket: &TcpStream) -> bool {
-    tcp_info(socket).is_ok_and(|info| {
-        info.not_sent.unwrap_or_default() == ByteCount::ZERO
-            && info.unacked.unwrap_or_default() == SegCount::ZERO
-    })
+    tcp_info(socket).is_ok_and(|info| info.is_acknowledged())
 }
 
 impl RunningTransfer {
@@ -369,9 +365,9 @@ fn start_worker(
     plan: TransferPlan,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let (streams, shared) = (Arc::clone(streams), Arc::clone(shared));
-    thread::Builder::new()
-        .name(format!("stream {index}"))
-        .spawn(move || run_stream(&streams[index], &shared, &plan))
+    start_thread(&format!("stream {index}"), move || {
+        run_stream(&streams[index], &shared, &plan)
+    })
 }
 
 /// Sends or receives the data of a stream until it ends.
@@ -417,19 +413,17 @@ fn start_sampler(
     most: usize,
 ) -> io::Result<JoinHandle<()>> {
     let (streams, samples) = (Arc::clone(streams), Arc::clone(samples));
-    thread::Builder::new()
-        .name("sampler".to_owned())
-        .spawn(move || {
-            sampler::run_sampler(&streams, origin, &stop, |snapshot| {
-                let mut samples = lock(&samples);
-                samples.extend(snapshot);
-                let full = samples.len() > most;
-                if full {
-                    thin_out_snapshots(&mut samples);
-                }
-                full
-            });
-        })
+    start_thread("sampler", move || {
+        sampler::run_sampler(&streams, origin, &stop, |snapshot| {
+            let mut samples = lock(&samples);
+            samples.extend(snapshot);
+            let full = samples.len() > most;
+            if full {
+                thin_out_snapshots(&mut samples);
+            }
+            full
+        });
+    })
 }
 
 #[cfg(test)]

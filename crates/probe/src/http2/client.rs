@@ -1,9 +1,8 @@
 //! A client's end of a connection: small objects, and one load.
 
-use std::fmt;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -15,7 +14,7 @@ use h2::{RecvStream, SendStream};
 use http::{Method, Request, Uri};
 
 use super::pipe::Pipe;
-use super::{MAX_FRAME, MAX_QUEUED, WINDOW, no_wake, queue_data};
+use super::{MAX_FRAME, MAX_QUEUED, WINDOW, no_wake, queue_data, read_body};
 
 /// Bytes of a small object that are kept.
 const MAX_OBJECT: usize = 64 << 10;
@@ -48,16 +47,15 @@ enum PartOfAnswer {
 }
 
 /// A small object that came.
-#[derive(Debug)]
 pub(crate) struct SmallObject {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
+    pub status: u16,
+    pub body: Vec<u8>,
     /// Time from the request until all of it had come.
-    pub(crate) took: Span,
+    pub took: Span,
 }
 
 /// The load that a connection is to carry.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Http2Load {
     /// The object at this URL, again and again.
     Download(Uri),
@@ -76,7 +74,7 @@ enum PartOfLoad {
 }
 
 /// Requests for a small object on a connection under load, by a clock that others may change.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct LoadedProbes {
     url: Uri,
     due: Instant,
@@ -84,7 +82,7 @@ pub(crate) struct LoadedProbes {
 }
 
 /// What all connections under load share of their probes.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct SharedProbes {
     /// Time between two probes of one connection; none are sent if it is zero.
     period: Mutex<Duration>,
@@ -321,22 +319,19 @@ impl PartOfLoad {
         let Self::Body(body) = self else {
             return Ok((count, false));
         };
-        loop {
-            match body.poll_data(&mut no_wake()) {
-                Poll::Pending => return Ok((count, false)),
-                Poll::Ready(None) => return Ok((count, true)),
-                Poll::Ready(Some(Err(_))) => return Err("it ended a download"),
-                Poll::Ready(Some(Ok(bytes))) => {
-                    count += bytes.len() as u64;
-                    let _ = body.flow_control().release_capacity(bytes.len());
-                }
-            }
+        let read = read_body(body, |bytes| {
+            count += bytes.len() as u64;
+            true
+        });
+        match read {
+            Poll::Ready(false) => Err("it ended a download"),
+            read => Ok((count, read.is_ready())),
         }
     }
 }
 
 impl AskedObject {
-    /// Reads what came of it; ready with `None` if it was reset.
+    /// Reads what came of it; ready with `None` if it was reset, or is not small.
     fn read_object(&mut self) -> Poll<Option<SmallObject>> {
         if let PartOfAnswer::Head(answer) = &mut self.answer {
             match Pin::new(answer).poll(&mut no_wake()) {
@@ -351,29 +346,17 @@ impl AskedObject {
         let PartOfAnswer::Body(status, body) = &mut self.answer else {
             return Poll::Pending;
         };
-        loop {
-            match body.poll_data(&mut no_wake()) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Some(Ok(bytes))) if self.body.len() + bytes.len() <= MAX_OBJECT => {
-                    self.body.extend_from_slice(&bytes);
-                    let _ = body.flow_control().release_capacity(bytes.len());
-                }
-                // It was reset, or is not small.
-                Poll::Ready(Some(_)) => return Poll::Ready(None),
-                Poll::Ready(None) => {
-                    return Poll::Ready(Some(SmallObject {
-                        status: *status,
-                        body: std::mem::take(&mut self.body),
-                        took: self.at.elapsed().into(),
-                    }));
-                }
+        let is_whole = ready!(read_body(body, |bytes| {
+            let is_small = self.body.len() + bytes.len() <= MAX_OBJECT;
+            if is_small {
+                self.body.extend_from_slice(bytes);
             }
-        }
-    }
-}
-
-impl fmt::Debug for Http2Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Http2Client({} asked)", self.asked.len())
+            is_small
+        }));
+        Poll::Ready(is_whole.then(|| SmallObject {
+            status: *status,
+            body: std::mem::take(&mut self.body),
+            took: self.at.elapsed().into(),
+        }))
     }
 }

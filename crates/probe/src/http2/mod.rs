@@ -6,10 +6,10 @@ mod client;
 mod pipe;
 mod server;
 
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use h2::SendStream;
+use h2::{RecvStream, SendStream};
 
 pub(crate) use client::{Http2Client, Http2Load, SharedProbes, SmallObject};
 pub(crate) use server::{Http2Reply, Http2Server};
@@ -45,6 +45,21 @@ fn queue_data(
     let ends = count as u64 == left;
     let handed = stream.send_data(data.slice(..count), ends);
     handed.ok().map(|()| count as u64)
+}
+
+/// Passes what has come of a body to `take`, until that returns false. Ready with true at the end of
+/// the body, and with false if it was reset, or nothing more is taken.
+fn read_body(body: &mut RecvStream, mut take: impl FnMut(&[u8]) -> bool) -> Poll<bool> {
+    while let Some(came) = ready!(body.poll_data(&mut no_wake())) {
+        let Ok(bytes) = came else {
+            return Poll::Ready(false);
+        };
+        let _ = body.flow_control().release_capacity(bytes.len());
+        if !take(&bytes) {
+            return Poll::Ready(false);
+        }
+    }
+    Poll::Ready(true)
 }
 
 /// Returns the context of a poll of which nobody is woken: whoever has the socket polls again.

@@ -1,6 +1,5 @@
 //! A server's end of a connection.
 
-use std::fmt;
 use std::mem::take;
 use std::pin::Pin;
 use std::task::Poll;
@@ -14,7 +13,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 
 use super::pipe::Pipe;
-use super::{MAX_FRAME, MAX_QUEUED, WINDOW, no_wake, queue_data};
+use super::{MAX_FRAME, MAX_QUEUED, WINDOW, no_wake, queue_data, read_body};
 
 /// Streams of a connection that may be open at once.
 const MAX_STREAMS: u32 = 100;
@@ -42,7 +41,6 @@ const WINDOW_SETTING: [u8; 2] = [0, 4];
 const INITIAL_WINDOW: u64 = 65_535;
 
 /// What a request gets.
-#[derive(Debug)]
 pub(crate) enum Http2Reply {
     /// This answer, whatever else the connection carries.
     Answer(Answer),
@@ -88,9 +86,8 @@ enum ServerState {
 }
 
 /// A load that a request asks for.
-#[derive(Debug)]
 pub(crate) struct WaitingLoad {
-    pub(crate) head: RequestHead,
+    pub head: RequestHead,
     reply: Http2Reply,
     body: RecvStream,
     respond: SendResponse<Bytes>,
@@ -109,7 +106,7 @@ struct PermittedLoads {
 }
 
 /// Time in which the windows of the other end let nothing be sent.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 struct HeldBack {
     since: Option<Span>,
     past: Http2Wait,
@@ -347,17 +344,11 @@ impl Http2Server {
     /// Reads and discards bodies that nobody wants.
     fn discard_unwanted(&mut self) {
         self.unwanted.retain_mut(|(body, left)| {
-            while *left > 0 {
-                match body.poll_data(&mut no_wake()) {
-                    Poll::Pending => return true,
-                    Poll::Ready(Some(Ok(bytes))) => {
-                        *left = left.saturating_sub(bytes.len());
-                        let _ = body.flow_control().release_capacity(bytes.len());
-                    }
-                    Poll::Ready(_) => return false,
-                }
-            }
-            false
+            let read = read_body(body, |bytes| {
+                *left = left.saturating_sub(bytes.len());
+                *left > 0
+            });
+            read.is_pending()
         });
     }
 
@@ -412,23 +403,16 @@ impl Http2Server {
             let Load::Upload(body, respond) = load else {
                 return true;
             };
-            loop {
-                match body.poll_data(&mut no_wake()) {
-                    Poll::Pending => return true,
-                    Poll::Ready(Some(Ok(bytes))) => {
-                        count += bytes.len() as u64;
-                        let _ = body.flow_control().release_capacity(bytes.len());
-                    }
-                    Poll::Ready(Some(Err(_))) => {
-                        self.gave_up = true;
-                        return false;
-                    }
-                    Poll::Ready(None) => {
-                        send_answer(respond, Answer::of_described_data(0, id));
-                        return false;
-                    }
-                }
+            let read = read_body(body, |bytes| {
+                count += bytes.len() as u64;
+                true
+            });
+            match read {
+                Poll::Pending => {}
+                Poll::Ready(true) => send_answer(respond, Answer::of_described_data(0, id)),
+                Poll::Ready(false) => self.gave_up = true,
             }
+            read.is_pending()
         });
         self.end_permission();
         count
@@ -438,12 +422,6 @@ impl Http2Server {
         if self.loads.is_empty() {
             self.permitted = None;
         }
-    }
-}
-
-impl fmt::Debug for Http2Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Http2Server({} loads)", self.loads.len())
     }
 }
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use crate::engine::LocalEndpoint;
 use fullpipe_record::{Refusal, RouteMethod};
-use fullpipe_sys::{IcmpError, enable_recverr, icmp_error, receive_arrival};
+use fullpipe_sys::{IcmpError, enable_recverr, icmp_error, receive_arrival, wait_readable};
 use fullpipe_units::ByteCount;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{
     Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
 };
@@ -35,7 +34,7 @@ const MAX_AT_ONCE: usize = 256;
 const WHOLE_WAY: u8 = 64;
 
 /// The kind of reply to a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProbeReply {
     /// The target answered.
     Reached,
@@ -50,16 +49,15 @@ pub(super) enum ProbeReply {
 }
 
 /// A reply to a probe.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct ReceivedReply {
     /// Number of the probe; `None` if this host itself did not send it.
-    pub(super) number: Option<u16>,
-    pub(super) by: Option<IpAddr>,
-    pub(super) reply: ProbeReply,
+    pub number: Option<u16>,
+    pub by: Option<IpAddr>,
+    pub reply: ProbeReply,
 }
 
 /// A socket for probes to one target.
-#[derive(Debug)]
 pub(super) struct ProbeSocket {
     socket: Socket,
     target: IpAddr,
@@ -151,12 +149,8 @@ impl ProbeSocket {
 
     /// Waits until a reply can be received, at most for `longest`.
     pub(super) fn wait_for_reply(&self, longest: Duration) {
-        let limit = Timespec::try_from(longest).ok();
-        // An error of `poll` shows at the next read.
-        let _ = poll(
-            &mut [PollFd::new(&self.socket, PollFlags::IN)],
-            limit.as_ref(),
-        );
+        // An error shows at the next read.
+        let _ = wait_readable(&self.socket, longest);
     }
 
     /// Returns the replies since the last call.

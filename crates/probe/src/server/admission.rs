@@ -105,7 +105,6 @@ impl ClientRejection {
 }
 
 /// The admission control of a server. Whatever is admitted holds an [`AdmissionPermit`].
-#[derive(Debug)]
 pub(super) struct Admission {
     limits: ServerLimits,
     /// Number of connections, of any kind, for which there are descriptors.
@@ -119,9 +118,9 @@ pub(super) struct Admission {
 /// A connection that is not classified yet.
 #[derive(Debug)]
 pub(super) struct PendingConnection {
-    pub(super) permit: AdmissionPermit,
+    pub permit: AdmissionPermit,
     /// The place of the connection, which a newcomer may take.
-    pub(super) place: PendingPlace,
+    pub place: PendingPlace,
 }
 
 /// A share of the quotas that is in use; dropping it releases the share.
@@ -159,13 +158,13 @@ struct AdmittedLoad {
 }
 
 /// The recent activity of a load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LoadActivity {
-    pub(super) rate: BitRate,
+    pub rate: BitRate,
     /// Time for which it has made hardly any progress.
-    pub(super) idle: Span,
+    pub idle: Span,
     /// Bytes in the queues of streams that make no progress.
-    pub(super) stalled: StalledBytes,
+    pub stalled: StalledBytes,
 }
 
 /// Idle time after which a load may be evicted.

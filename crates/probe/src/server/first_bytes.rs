@@ -7,9 +7,9 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// The first bytes of a connection, and the client that they show.
 pub(super) struct FirstBytes {
-    pub(super) caller: CallerKind,
+    pub caller: CallerKind,
     /// The bytes that were read. If the client is iperf2, they are part of its data.
-    pub(super) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 /// Reads no more bytes than are needed to classify the client, for at most `timeout`.

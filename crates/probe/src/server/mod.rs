@@ -31,7 +31,7 @@ use crate::engine::{StorageConfig, StreamChannel};
 use fullpipe_control::{
     ConnectionHandover, ControlConnection, HANDSHAKE, HandedConnections, LoginAuthenticator,
     PendingPlace, RefusalCounts, RefusedConnections, TlsIdentity, begins_pinned_tls,
-    canonical_address,
+    canonical_address, single_threaded_runtime,
 };
 use fullpipe_iperf::{
     CallerKind, DEFAULT_PORT, ErrorNumber, ServerKey, StateByte, TestCookie, TestError,
@@ -187,10 +187,7 @@ pub fn serve_opened(
 }
 
 fn block_on_server(server: impl Future<Output = Result<(), ServeError>>) -> Result<(), ServeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ServeError::Start)?;
+    let runtime = single_threaded_runtime().map_err(ServeError::Start)?;
     LocalSet::new().block_on(&runtime, server)
 }
 
@@ -250,7 +247,7 @@ async fn run_server(
 }
 
 /// The maximum time that a client may take for a reply, and the other timeouts that follow from it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct ClientTimeout(Span);
 
 impl ClientTimeout {

@@ -39,16 +39,16 @@ pub(super) fn permitted_burst(burst: ByteCount, limit: Option<BitRate>) -> ByteC
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TransferBounds {
     /// Maximum duration; `None` if it is not bounded.
-    pub(super) max_duration: Option<Span>,
+    pub max_duration: Option<Span>,
     /// Maximum number of bytes; `None` if it is not bounded.
-    pub(super) max_bytes: Option<ByteCount>,
+    pub max_bytes: Option<ByteCount>,
     /// Maximum rate; `None` if it is not bounded, or together with that of other transfers.
-    pub(super) max_rate: Option<BitRate>,
+    pub max_rate: Option<BitRate>,
     /// The least progress.
-    pub(super) stall: StallBounds,
+    pub stall: StallBounds,
     /// Bytes that are left out of each rate: those that all streams write at once must not count as
     /// an excess.
-    pub(super) burst: ByteCount,
+    pub burst: ByteCount,
 }
 
 impl TransferBounds {
@@ -71,7 +71,6 @@ impl TransferBounds {
 }
 
 /// The counts of a transfer under way, and its bounds.
-#[derive(Debug)]
 pub(super) struct TransferMonitor {
     bounds: TransferBounds,
     /// Bytes at times of the last [`MAX_WINDOW`], oldest first.

@@ -68,13 +68,12 @@ impl StallBounds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct StallProgress {
     /// Time since the transfer was last not idle.
-    pub(super) idle: Span,
+    pub idle: Span,
     /// Bytes in the queues of streams that make no progress.
-    pub(super) stalled: StalledBytes,
+    pub stalled: StalledBytes,
 }
 
 /// The recent progress of a transfer and of its streams.
-#[derive(Debug)]
 pub(super) struct StallWatch {
     bounds: StallBounds,
     streams: Vec<QueueWatch>,

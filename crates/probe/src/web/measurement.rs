@@ -10,8 +10,8 @@ use fullpipe_http::{Ndt7Message, Ndt7TcpInfo};
 use fullpipe_iperf::TestResults;
 use fullpipe_record::{
     Direction, EndReport, HostSettings, Http2Wait, Interval, Measurement, Peer, Request,
-    ResolvedRequest, RttReport, Sample, SocketReadback, Summary, TcpInfo, Transport, Validity,
-    find_steady, steady_of_receiver,
+    ResolvedRequest, RttReport, Sample, SocketReadback, Summary, TcpInfo, Transport, find_steady,
+    steady_of_receiver,
 };
 use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::SockRef;
@@ -31,12 +31,12 @@ use crate::route::caller_handshake;
 /// of this end: an upload is what it sends.
 pub(crate) struct WebTransfer {
     /// The load as it was asked for.
-    pub(crate) request: Request,
-    pub(crate) peer: SocketAddr,
+    pub request: Request,
+    pub peer: SocketAddr,
     /// Name of the other end.
-    pub(crate) host: String,
+    pub host: String,
     /// Time from the first packet until data could flow.
-    pub(crate) setup: Option<Span>,
+    pub setup: Option<Span>,
     sockets: Vec<SocketReadback>,
     settings: Option<HostSettings>,
     http2_wait: Option<Http2Wait>,
@@ -164,7 +164,6 @@ impl WebTransfer {
             resolved: Some(ResolvedRequest::new(self.request.clone())),
             request: self.request,
             run: Some(run_totals(begun, &finished, None)),
-            web100: None,
             remote: EndReport {
                 samples: messages.iter().filter_map(stated_sample).collect(),
                 ..EndReport::default()
@@ -172,16 +171,9 @@ impl WebTransfer {
             streams,
             intervals,
             rtt,
-            route: None,
             summary,
-            reverse: None,
-            limit: None,
-            capture: None,
-            interrupted: false,
-            until_sure: None,
             broken_off: failure.map(|(_, error)| format!("the connection broke: {error}")),
             warnings: finished.rest.notes.clone(),
-            validity: Validity::default(),
             local: EndReport {
                 host: Some(this_host()),
                 settings: self.settings,
@@ -194,6 +186,7 @@ impl WebTransfer {
                 samples: finished.rest.samples,
                 ..EndReport::default()
             },
+            ..Measurement::default()
         };
         measurement.to_bounded()
     }

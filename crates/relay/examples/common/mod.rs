@@ -20,9 +20,9 @@ const WAITING: u32 = 16;
 
 /// One relay, or two, in front of a target. They end when this is dropped.
 pub(crate) struct Relays {
-    pub(crate) port: u16,
+    pub port: u16,
     /// Their names and processes.
-    pub(crate) processes: Vec<(&'static str, Child)>,
+    pub processes: Vec<(&'static str, Child)>,
 }
 
 impl Relays {

@@ -9,11 +9,10 @@ const RESOLUTION: u16 = 9;
 const OFFSET: u16 = 14;
 
 /// An interface as its packets need it.
-#[derive(Debug)]
 pub(super) struct CaptureInterface {
-    pub(super) link: LinkType,
+    pub link: LinkType,
     /// Bytes kept of each packet; zero where there is no limit.
-    pub(super) snap_length: u32,
+    pub snap_length: u32,
     unit: TimeUnit,
     /// Seconds that are added to each time.
     offset: i64,
@@ -74,7 +73,7 @@ impl CaptureInterface {
 }
 
 /// The unit of times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum TimeUnit {
     /// Nanoseconds per unit.
     Many(u64),

@@ -43,9 +43,9 @@ impl Order {
 /// A packet with its time in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Packet {
-    pub(crate) at: u64,
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) original: u32,
+    pub at: u64,
+    pub bytes: Vec<u8>,
+    pub original: u32,
 }
 
 /// Packets of all lengths up to `count`, some of them cut by a snap length, with times in whole
@@ -105,7 +105,7 @@ pub(crate) fn pcap_header(order: Order, magic: u32, major: u16, link: u32) -> Ve
 #[derive(Debug, Clone)]
 pub(crate) struct PcapNg {
     order: Order,
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
 }
 
 impl PcapNg {
@@ -218,11 +218,11 @@ impl PcapNg {
 /// All that is read of a file.
 #[derive(Debug)]
 pub(crate) struct Read {
-    pub(crate) packets: Vec<Packet>,
-    pub(crate) links: Vec<LinkType>,
-    pub(crate) notes: FileNotes,
+    pub packets: Vec<Packet>,
+    pub links: Vec<LinkType>,
+    pub notes: FileNotes,
     /// The error that ended reading.
-    pub(crate) error: Option<CaptureError>,
+    pub error: Option<CaptureError>,
 }
 
 /// Reads all of a file. Fails only if it cannot be opened.

@@ -2,7 +2,7 @@
 
 use super::around::{NetworkLayers, OuterLayer};
 use super::view::PacketView;
-use super::{ParseStop, UnreadHeader, link_layer};
+use super::{Carried, ParseStop, UnreadHeader, link_layer};
 use crate::headers::{read_u16, read_u32};
 
 pub(super) const IPV4: u16 = 0x0800;
@@ -71,7 +71,7 @@ pub(super) fn next_header<'p>(
     kind: u16,
     view: PacketView<'p>,
     around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+) -> Carried<'p> {
     match kind {
         ETHERNET => ethernet_header(view),
         VLAN | SERVICE_VLAN | OLD_SERVICE_VLAN => vlan_header(view, around),
@@ -116,7 +116,7 @@ fn carries_no_ip(kind: u16) -> bool {
 }
 
 /// Reads the header of IEEE 802.2, with the number of a protocol (RFC 1042) or that of IP.
-fn read_llc(view: PacketView) -> Result<(u16, PacketView), ParseStop> {
+fn read_llc(view: PacketView<'_>) -> Carried<'_> {
     match *view.first_bytes::<3>()? {
         [0xAA, 0xAA, 0x03] => {
             let head = view.first_bytes::<8>()?;
@@ -134,7 +134,7 @@ fn read_llc(view: PacketView) -> Result<(u16, PacketView), ParseStop> {
 
 /// Reads the header of Ethernet, or of IEEE 802.3 with a length in place of a type.
 #[inline]
-pub(super) fn ethernet_header(view: PacketView) -> Result<(u16, PacketView), ParseStop> {
+pub(super) fn ethernet_header(view: PacketView<'_>) -> Carried<'_> {
     let kind = read_u16(view.first_bytes::<14>()?, 12);
     Ok((
         if kind <= MAX_LENGTH { LLC } else { kind },
@@ -143,10 +143,7 @@ pub(super) fn ethernet_header(view: PacketView) -> Result<(u16, PacketView), Par
 }
 
 /// Reads a VLAN's tag (IEEE 802.1Q), whose identifier zero is no VLAN but a priority.
-fn vlan_header<'p>(
-    view: PacketView<'p>,
-    around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn vlan_header<'p>(view: PacketView<'p>, around: &mut NetworkLayers) -> Carried<'p> {
     let tag = view.first_bytes::<4>()?;
     match read_u16(tag, 0) & 0x0FFF {
         0 => {}
@@ -161,10 +158,7 @@ fn vlan_header<'p>(
 
 /// Reads labels to the bottom of the stack (RFC 3032, 2.1), and guesses what follows by its first
 /// bits (RFC 4385, 1).
-fn mpls_labels<'p>(
-    mut view: PacketView<'p>,
-    around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn mpls_labels<'p>(mut view: PacketView<'p>, around: &mut NetworkLayers) -> Carried<'p> {
     // Each direction has labels of its own.
     around.add_layer(OuterLayer::Mpls, 0);
     for _ in 0..MAX_LABELS {
@@ -184,10 +178,7 @@ fn mpls_labels<'p>(
 }
 
 /// Reads the header of a session of PPP over Ethernet (RFC 2516, 4).
-pub(super) fn pppoe_session<'p>(
-    view: PacketView<'p>,
-    around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+pub(super) fn pppoe_session<'p>(view: PacketView<'p>, around: &mut NetworkLayers) -> Carried<'p> {
     let header = view.first_bytes::<6>()?;
     around.add_layer(OuterLayer::Pppoe, read_u16(header, 2).into());
     link_layer::point_to_point(view.skip_bytes(6)?)

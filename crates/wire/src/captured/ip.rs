@@ -22,19 +22,19 @@ const PADDING: u8 = 0;
 const JUMBO: u8 = 0xC2;
 
 /// An IP packet.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct IpPacket<'p> {
-    pub(super) addresses: AddressPair<'p>,
-    pub(super) protocol: u8,
-    pub(super) identification: Option<u16>,
-    pub(super) hops_left: u8,
-    pub(super) traffic_class: u8,
+    pub addresses: AddressPair<'p>,
+    pub protocol: u8,
+    pub identification: Option<u16>,
+    pub hops_left: u8,
+    pub traffic_class: u8,
     /// All behind the headers that were read, of the length that the header states.
-    pub(super) payload: PacketView<'p>,
+    pub payload: PacketView<'p>,
 }
 
 /// Source and destination behind each other.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) enum AddressPair<'p> {
     V4(&'p [[u8; 4]; 2]),
     V6(&'p [[u8; 16]; 2]),

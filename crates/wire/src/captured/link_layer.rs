@@ -2,7 +2,7 @@
 
 use super::around::NetworkLayers;
 use super::view::PacketView;
-use super::{LinkType, ParseStop, ether_type};
+use super::{Carried, LinkType, ParseStop, ether_type};
 use crate::headers::{read_u16, read_u32};
 
 /// Payload whose IP header states its version itself.
@@ -48,10 +48,7 @@ pub fn is_known(link: LinkType) -> bool {
 
 /// Returns the Ethernet type of what a frame carries, and what it carries.
 #[inline]
-pub(super) fn open_frame(
-    link: LinkType,
-    frame: PacketView,
-) -> Result<(u16, PacketView), ParseStop> {
+pub(super) fn open_frame(link: LinkType, frame: PacketView<'_>) -> Carried<'_> {
     match link.0 {
         1 => ether_type::ethernet_header(frame),
         0 | 108 => loopback_header(frame),
@@ -93,7 +90,7 @@ pub(super) fn open_frame(
 
 /// Reads the protocol of PPP (RFC 1661, 2), with or without HDLC's address and control (RFC 1662,
 /// 3.1).
-pub(super) fn point_to_point(frame: PacketView) -> Result<(u16, PacketView), ParseStop> {
+pub(super) fn point_to_point(frame: PacketView<'_>) -> Carried<'_> {
     let frame = if frame.first_bytes::<2>()? == &[0xFF, 0x03] {
         frame.skip_bytes(2)?
     } else {
@@ -116,7 +113,7 @@ pub(super) fn point_to_point(frame: PacketView) -> Result<(u16, PacketView), Par
 }
 
 /// Reads the header of a data frame of IEEE 802.11 (9.3.2.1), up to that of IEEE 802.2.
-pub(super) fn read_wireless(frame: PacketView) -> Result<(u16, PacketView), ParseStop> {
+pub(super) fn read_wireless(frame: PacketView<'_>) -> Carried<'_> {
     const DATA: u8 = 2;
     const HAS_QOS: u8 = 0x80;
     const HAS_NO_DATA: u8 = 0x40;
@@ -141,7 +138,7 @@ pub(super) fn read_wireless(frame: PacketView) -> Result<(u16, PacketView), Pars
 
 /// Finds the packet among the attributes of Linux's netfilter (NFLOG), in the order of the host
 /// that captured.
-fn read_nflog(frame: PacketView) -> Result<(u16, PacketView), ParseStop> {
+fn read_nflog(frame: PacketView<'_>) -> Carried<'_> {
     const PAYLOAD: u16 = 9;
     const MAX_ATTRIBUTES: usize = 32;
     let mut rest = frame.skip_bytes(4)?;
@@ -169,7 +166,7 @@ fn little_endian(header: &[u8], at: usize) -> u16 {
 
 /// Reads BSD's loopback header: an address family in the order of the host that captured, or of the
 /// network.
-fn loopback_header(frame: PacketView) -> Result<(u16, PacketView), ParseStop> {
+fn loopback_header(frame: PacketView<'_>) -> Carried<'_> {
     let family = read_u32(frame.first_bytes::<4>()?, 0);
     let family = if family > 0xFFFF {
         family.swap_bytes()

@@ -112,6 +112,9 @@ fn find_segment(
     Err(ParseStop::Other)
 }
 
+/// The Ethernet type of what a header carries, and what it carries.
+type Carried<'p> = Result<(u16, PacketView<'p>), ParseStop>;
+
 /// The reason why no segment is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ParseStop {

@@ -3,7 +3,7 @@
 use super::around::{NetworkLayers, OuterLayer};
 use super::ip::IpPacket;
 use super::view::PacketView;
-use super::{ParseStop, UnreadHeader, ether_type};
+use super::{Carried, ParseStop, UnreadHeader, ether_type};
 use crate::headers::{UDP, read_u16, read_u32};
 
 const IPV4: u8 = 4;
@@ -30,10 +30,7 @@ const MAX_EXTENSIONS: usize = 16;
 
 /// Returns the Ethernet type of what a tunnel carries, and what it carries. Fails if the packet is
 /// no tunnel's.
-pub(super) fn open_tunnel<'p>(
-    packet: &IpPacket<'p>,
-    around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+pub(super) fn open_tunnel<'p>(packet: &IpPacket<'p>, around: &mut NetworkLayers) -> Carried<'p> {
     match packet.protocol {
         IPV4 | IPV6 => {
             around.add_layer(OuterLayer::Ip, 0);
@@ -50,10 +47,7 @@ pub(super) fn open_tunnel<'p>(
 }
 
 /// Reads GRE's header (RFC 2784, 2; RFC 2890, 2).
-fn gre_header<'p>(
-    tunnel: PacketView<'p>,
-    around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn gre_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Carried<'p> {
     const CHECKSUM: u16 = 0x8000;
     const ROUTING: u16 = 0x4000;
     const KEY: u16 = 0x2000;
@@ -100,10 +94,7 @@ fn gre_header<'p>(
 
 /// Reads the tunnels that use UDP. Any program may use their ports: a header that is not theirs is
 /// a plain datagram's.
-fn in_datagram<'p>(
-    datagram: PacketView<'p>,
-    around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn in_datagram<'p>(datagram: PacketView<'p>, around: &mut NetworkLayers) -> Carried<'p> {
     let header = datagram.first_bytes::<8>()?;
     let tunnel = datagram.skip_bytes(8)?;
     match tunnel_port(header) {
@@ -132,7 +123,7 @@ pub(super) fn tunnel_port(header: &[u8]) -> u16 {
 }
 
 /// Reads the header of CAPWAP's data (RFC 5415, 4.3), whose first byte says whether DTLS hides it.
-fn read_capwap(tunnel: PacketView<'_>) -> Result<(u16, PacketView<'_>), ParseStop> {
+fn read_capwap(tunnel: PacketView<'_>) -> Carried<'_> {
     const PLAIN: u8 = 0;
     const DTLS: u8 = 1;
     const IS_WIRELESS: u8 = 0x01;
@@ -160,10 +151,7 @@ fn read_capwap(tunnel: PacketView<'_>) -> Result<(u16, PacketView<'_>), ParseSto
 
 /// Reads the header of "anything in anything" (draft-massar-v6ops-ayiya-02, 4), with an identity
 /// and a signature.
-fn read_ayiya<'p>(
-    tunnel: PacketView<'p>,
-    around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn read_ayiya<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Carried<'p> {
     const FORWARD: u8 = 1;
     let [identity, signature, operation, next] = *head_of::<4>(tunnel)?;
     if operation & 0x0F != FORWARD || !matches!(next, IPV4 | IPV6) {
@@ -175,10 +163,7 @@ fn read_ayiya<'p>(
 }
 
 /// Reads VXLAN's header (RFC 7348, 5).
-fn vxlan_header<'p>(
-    tunnel: PacketView<'p>,
-    around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn vxlan_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Carried<'p> {
     const HAS_NETWORK: u8 = 0x08;
     let header = head_of::<8>(tunnel)?;
     if header[0] & HAS_NETWORK == 0 {
@@ -189,10 +174,7 @@ fn vxlan_header<'p>(
 }
 
 /// Reads Geneve's header (RFC 8926, 3.4).
-fn geneve_header<'p>(
-    tunnel: PacketView<'p>,
-    around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn geneve_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Carried<'p> {
     let header = head_of::<8>(tunnel)?;
     let (version, options) = (header[0] >> 6, usize::from(header[0] & 0x3F) * 4);
     let kind = read_u16(header, 2);
@@ -208,10 +190,7 @@ fn geneve_header<'p>(
 }
 
 /// Reads the header of GTP-U with its extensions (3GPP TS 29.281, 5.1 and 5.2).
-fn gtp_header<'p>(
-    tunnel: PacketView<'p>,
-    around: &mut NetworkLayers,
-) -> Result<(u16, PacketView<'p>), ParseStop> {
+fn gtp_header<'p>(tunnel: PacketView<'p>, around: &mut NetworkLayers) -> Carried<'p> {
     /// Version 1 of GTP, and not of GTP'.
     const VERSION: u8 = 0x30;
     const HAS_EXTENSION: u8 = 0x04;

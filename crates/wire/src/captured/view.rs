@@ -3,14 +3,14 @@
 use super::ParseStop;
 
 /// The rest of a packet, from one of its headers on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct PacketView<'p> {
     /// The captured part of it.
-    pub(super) bytes: &'p [u8],
+    pub bytes: &'p [u8],
     /// Length of the rest in bytes when it passed; never less than was captured.
-    pub(super) length: usize,
+    pub length: usize,
     /// Bytes of the packet before it.
-    pub(super) offset: usize,
+    pub offset: usize,
 }
 
 impl<'p> PacketView<'p> {

@@ -11,22 +11,22 @@ use proptest::prelude::*;
 /// A train as the kernel gives it: the transport's checksum holds the sum over the pseudo header.
 #[derive(Debug, Clone)]
 pub(crate) struct Train {
-    pub(crate) v6: bool,
-    pub(crate) udp: bool,
-    pub(crate) options: Vec<u8>,
-    pub(crate) flags: Flags,
-    pub(crate) sequence: u32,
-    pub(crate) identification: u16,
-    pub(crate) size: usize,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) link: usize,
+    pub v6: bool,
+    pub udp: bool,
+    pub options: Vec<u8>,
+    pub flags: Flags,
+    pub sequence: u32,
+    pub identification: u16,
+    pub size: usize,
+    pub payload: Vec<u8>,
+    pub link: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Flags {
-    pub(crate) syn: bool,
-    pub(crate) fin: bool,
-    pub(crate) cwr: bool,
+    pub syn: bool,
+    pub fin: bool,
+    pub cwr: bool,
 }
 
 const TCP_ACK: u8 = 0x10;

@@ -19,7 +19,7 @@ const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 
 /// Run the tests that the plan has for this host
 ///
-/// The first start needs --invite; later ones need no argument. Keeps slots and results until the
+/// The first start needs --invite; later ones need no argument, and join no other fleet. Keeps slots and results until the
 /// controller has them. Runs tests by `fullpipe measure`, and serves those of others by
 /// `fullpipe serve`, which takes the tickets of this agent alone.
 #[derive(Debug, Args)]
@@ -113,25 +113,24 @@ impl AgentArguments {
         let known = folder
             .identity()
             .map_err(cannot("read the identity of this host"))?;
-        match (known, &self.url, &self.invite) {
-            (_, Some(url), Some(code)) => {
-                let joined = self.join(url, code).await?;
-                folder
-                    .keep_identity(&joined)
-                    .map_err(cannot("keep the identity of this host"))?;
-                let host = &joined.host;
-                terminal.print_progress(&format!("{host} has joined the fleet\n"));
-                Ok(joined)
-            }
-            (Some(known), None, _) => Ok(known),
-            (Some(known), Some(url), _) => Ok(AgentIdentity {
-                controller: url.clone(),
+        if let Some(known) = known {
+            let controller = self.url.clone().unwrap_or(known.controller.clone());
+            return Ok(AgentIdentity {
+                controller,
                 ..known
-            }),
-            (None, ..) => Err(usage_failure(
-                "this host has not joined a fleet: `fullpipe fleet agent https://CONTROLLER --invite CODE`",
-            )),
+            });
         }
+        let (Some(url), Some(code)) = (&self.url, &self.invite) else {
+            return Err(usage_failure(
+                "this host has not joined a fleet: `fullpipe fleet agent https://CONTROLLER --invite CODE`",
+            ));
+        };
+        let joined = self.join(url, code).await?;
+        folder
+            .keep_identity(&joined)
+            .map_err(cannot("keep the identity of this host"))?;
+        terminal.print_progress(&format!("{} has joined the fleet\n", joined.host));
+        Ok(joined)
     }
 
     async fn join(&self, url: &str, code: &str) -> Result<AgentIdentity> {

@@ -8,7 +8,7 @@ use fullpipe_web::{ControllerOptions, serve_fleet, webhook_client};
 use jiff::Timestamp;
 use tokio::runtime;
 
-use super::{CONTROLLER_PORT, fleet_authority, new_invitation};
+use super::{CONTROLLER_PORT, INVITATION, fleet_authority, new_invitation};
 use crate::commands::every::parse_interval;
 use crate::commands::prelude::*;
 use crate::commands::until_asked_to_end;
@@ -86,7 +86,7 @@ impl ControllerArguments {
             let listener = listen_tcp(self.bind, self.port, |_| Ok(()))
                 .map_err(|error| Failure::cannot_listen(&error, "--port"))?;
             let address = listener.local_addr().map_err(cannot("serve a fleet"))?;
-            let code = new_invitation(&mut store, &authority, "")?;
+            let code = new_invitation(&mut store, &authority, "", 1, INVITATION)?;
             drop(store);
             terminal.print_progress(&greeting(&archive.to_string(), &names[0], address, &code));
             let options = ControllerOptions {

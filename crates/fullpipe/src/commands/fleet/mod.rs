@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use self::agent::AgentArguments;
 use self::controller::ControllerArguments;
+use super::every::parse_interval;
 use super::prelude::*;
 
 /// Port of controllers.
@@ -42,7 +43,7 @@ enum FleetAction {
     Status(StatusArguments),
 }
 
-/// Print codes with which hosts join, each once
+/// Print codes with which hosts join
 #[derive(Debug, Args)]
 struct InviteArguments {
     /// Name of the host that the code is for [default: any]
@@ -51,6 +52,12 @@ struct InviteArguments {
     /// Number of codes
     #[arg(long, default_value = "1", value_parser = integer_parser(1..=1000u32), value_name = "N")]
     count: u32,
+    /// Hosts that join by one code
+    #[arg(long, default_value = "1", value_parser = integer_parser(1..=10_000u32), value_name = "N")]
+    uses: u32,
+    /// Time for which a code is good
+    #[arg(long, default_value = "900", value_parser = parse_interval, value_name = "TIME")]
+    valid: Span,
     #[command(flatten)]
     place: PlaceArgument,
 }
@@ -98,7 +105,8 @@ impl InviteArguments {
         let authority = fleet_authority(&mut store)?;
         let host = self.host.clone().unwrap_or_default();
         for _ in 0..self.count {
-            let code = new_invitation(&mut store, &authority, &host)?;
+            let (uses, valid) = (self.uses, self.valid.as_secs_f64() as u64);
+            let code = new_invitation(&mut store, &authority, &host, uses, valid)?;
             terminal.print_result(&format!("{code}\n"));
         }
         Ok(())
@@ -208,11 +216,17 @@ fn fleet_authority(store: &mut Store) -> Result<FleetAuthority> {
     serde_json::from_str(&kept).map_err(cannot("read the authority of the fleet"))
 }
 
-/// Returns a code with which one host can join.
-fn new_invitation(store: &mut Store, authority: &FleetAuthority, host: &str) -> Result<String> {
+/// Returns a code with which so many hosts can join within so many seconds.
+fn new_invitation(
+    store: &mut Store,
+    authority: &FleetAuthority,
+    host: &str,
+    uses: u32,
+    valid: u64,
+) -> Result<String> {
     let fingerprint = authority.fingerprint().map_err(cannot("invite a host"))?;
     let code = InviteCode::new(fingerprint).map_err(cannot("invite a host"))?;
     let now = Timestamp::now().as_second().max(0).cast_unsigned();
-    FleetLedger::new(store).keep_invite(&code.hash(), host, now + INVITATION)?;
+    FleetLedger::new(store).keep_invite(&code.hash(), host, uses, now + valid)?;
     Ok(code.to_text())
 }

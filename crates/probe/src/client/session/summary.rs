@@ -23,19 +23,19 @@ const MAX_NOTES: usize = 8;
 
 /// A test that is over, or as if it were.
 pub(super) struct FinishedTest<'s> {
-    pub(super) test: &'s TestSession<'s>,
+    pub test: &'s TestSession<'s>,
     /// State of the control connection after the test.
-    pub(super) control: Option<TcpInfo>,
+    pub control: Option<TcpInfo>,
     /// Counts of this end.
-    pub(super) finished: FinishedTransfer,
+    pub finished: FinishedTransfer,
     /// Counts of the other end.
-    pub(super) results: TestResults,
+    pub results: TestResults,
     /// Round-trip times of echo requests, if any were answered.
-    pub(super) echoes: Option<EchoResult>,
+    pub echoes: Option<EchoResult>,
     /// Round-trip time of the control connection's handshake, or a lesser one of an echo request.
-    pub(super) handshake: Option<Span>,
-    pub(super) intervals: Vec<Interval>,
-    pub(super) broken_off: Option<String>,
+    pub handshake: Option<Span>,
+    pub intervals: Vec<Interval>,
+    pub broken_off: Option<String>,
 }
 
 impl FinishedTest<'_> {
@@ -61,7 +61,6 @@ impl FinishedTest<'_> {
                 &self.finished,
                 self.control.as_ref(),
             )),
-            web100: None,
             summary: self.direction_summary(ways[0], &streams, rtt.idle),
             reverse: ways
                 .get(1)
@@ -76,12 +75,9 @@ impl FinishedTest<'_> {
             streams,
             intervals: self.intervals,
             rtt,
-            route: None,
-            limit: None,
-            capture: None,
             interrupted: test.interrupted,
-            until_sure: None,
             broken_off: self.broken_off,
+            ..Measurement::default()
         };
         measurement.to_bounded()
     }

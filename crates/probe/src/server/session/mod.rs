@@ -18,9 +18,9 @@ use fullpipe_iperf::{
     ErrorNumber, KeyCheck, ServerAction, ServerNonce, ServerSession, TestCookie, TestParameters,
     TestRefusal, TestResults, TestTicket, data_connections,
 };
-use fullpipe_record::{HostSettings, Measurement, Request, SocketReadback, TcpInfo};
+use fullpipe_record::{HostSettings, Measurement, Request, SocketReadback};
 use fullpipe_sys::random_bytes;
-use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
+use fullpipe_units::{BitRate, ByteCount, Span, Time};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
@@ -54,12 +54,12 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
 const QUEUE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Totals of a test, as this end counted them.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Clone, Default)]
 pub(super) struct TestTotals {
-    pub(super) bytes: ByteCount,
-    pub(super) rate: BitRate,
+    pub bytes: ByteCount,
+    pub rate: BitRate,
     /// The whole test; `None` for an iperf2 client, or if no data had flowed.
-    pub(super) measurement: Option<Box<Measurement>>,
+    pub measurement: Option<Box<Measurement>>,
 }
 
 impl TestTotals {
@@ -354,12 +354,9 @@ impl ServedTest {
 
     /// Returns true if the client's kernel has acknowledged everything that was sent.
     fn is_all_acknowledged(&self) -> bool {
-        let is_acknowledged = |info: TcpInfo| {
-            info.not_sent.unwrap_or_default() == ByteCount::ZERO
-                && info.unacked.unwrap_or_default() == SegCount::ZERO
-        };
         self.unsent.is_empty()
-            && fullpipe_sys::tcp_info(self.control.tcp_stream()).is_ok_and(is_acknowledged)
+            && fullpipe_sys::tcp_info(self.control.tcp_stream())
+                .is_ok_and(|info| info.is_acknowledged())
     }
 }
 

@@ -1,9 +1,7 @@
 //! The counts of a test that is over, for the client and for the caller of the server.
 
 use fullpipe_iperf::{ServerOutput, TestParameters, TestResults};
-use fullpipe_record::{
-    EndReport, HostIdentity, Measurement, Peer, ResolvedRequest, RttReport, Validity,
-};
+use fullpipe_record::{EndReport, HostIdentity, Measurement, Peer, ResolvedRequest};
 use fullpipe_units::ByteCount;
 
 use super::transfer::opposite;
@@ -96,9 +94,7 @@ impl ServedTest {
             id: new_id(),
             resolved: Some(ResolvedRequest::new(self.request.clone())),
             run: Some(run_totals(finished.origin, finished, control.as_ref())),
-            web100: None,
             started: start_date(finished),
-            setup: None,
             peer: Peer {
                 host: self.client.ip().to_string(),
                 address: self.client.to_string(),
@@ -117,16 +113,8 @@ impl ServedTest {
             summary: summary_of(ways[0]),
             reverse: ways.get(1).map(|&way| summary_of(way)),
             streams,
-            intervals: Vec::new(),
-            rtt: RttReport::of_kernel(None, Vec::new()),
-            route: None,
-            limit: None,
-            capture: None,
-            interrupted: false,
-            until_sure: None,
-            broken_off: None,
             warnings: finished.rest.notes.clone(),
-            validity: Validity::default(),
+            ..Measurement::default()
         }
     }
 }

@@ -33,11 +33,11 @@ const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// What the small answers to one client are made of.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct SmallAnswers {
-    pub(super) results: Arc<Mutex<KeptResults>>,
-    pub(super) client: IpAddr,
-    pub(super) is_encrypted: bool,
+    pub results: Arc<Mutex<KeptResults>>,
+    pub client: IpAddr,
+    pub is_encrypted: bool,
 }
 
 impl SmallAnswers {

@@ -58,15 +58,15 @@ const MAX_WATCHED: u32 = 16;
 
 /// A transfer that a request asks for.
 pub(super) struct AskedTransfer {
-    pub(super) id: String,
-    pub(super) request: Request,
-    pub(super) framing: Framing,
+    pub id: String,
+    pub request: Request,
+    pub framing: Framing,
     /// What is sent before the transfer begins.
-    pub(super) greeting: Vec<u8>,
+    pub greeting: Vec<u8>,
     /// Bytes after whose acknowledgement it ends.
-    pub(super) early_exit: Option<ByteCount>,
+    pub early_exit: Option<ByteCount>,
     /// True if it has no other end than that its client leaves.
-    pub(super) ends_with_client: bool,
+    pub ends_with_client: bool,
 }
 
 /// A transfer that is over. If it ended early, its measurement has the reason.
