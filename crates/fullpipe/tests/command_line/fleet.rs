@@ -47,7 +47,6 @@ impl Fleet {
             "--every=120",
             "--time=1",
             "--busy=90%",
-            "--max-bytes=64MiB",
         ];
         let mut command = fullpipe(&words);
         command

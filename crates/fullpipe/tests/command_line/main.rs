@@ -22,6 +22,7 @@ mod errors;
 mod events;
 mod far_end;
 mod fleet;
+mod fleet_faults;
 mod fleet_page;
 mod handed_over;
 mod help;
