@@ -11,7 +11,7 @@ use fullpipe_control::{
     listen_tcp, single_threaded_runtime,
 };
 use fullpipe_iperf::SharedKey;
-use fullpipe_sys::tcp_info;
+use fullpipe_sys::{start_thread, tcp_info};
 use fullpipe_units::{Span, to_hexadecimal};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -21,7 +21,6 @@ use tokio::time::{sleep, timeout};
 use crate::address::at_port;
 use crate::data_stream::DataStream;
 use crate::shared::SharedFlag;
-use crate::threads::start_thread;
 
 /// Time for a connection, and for its handshake.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(4);

@@ -1,5 +1,6 @@
 //! Messages over a stream of bytes, in both directions.
 
+use fullpipe_sys::start_thread;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -10,7 +11,6 @@ use crate::protocol::{ALIVE, CopyMessage, MAX_FRAME};
 use crate::options::CopyError;
 use crate::pulse::{ALIVE_INTERVAL, SilenceWatch};
 use crate::shared::SharedFlag;
-use crate::threads::start_thread;
 
 /// Frames that wait to be written. Who adds one more waits.
 const MAX_WAITING: usize = 256;

@@ -40,9 +40,8 @@ use crate::protocol::{
 };
 use crate::root::{FolderRoot, folder_of};
 use crate::shared::{SharedFlag, SharedNumber};
-use crate::threads::start_thread;
 use crate::tree::FolderTree;
-use fullpipe_sys::lock;
+use fullpipe_sys::{lock, start_thread};
 
 /// Writes files.
 #[derive(Debug)]

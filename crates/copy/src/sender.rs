@@ -24,9 +24,8 @@ use crate::protocol::{
     FileOutcome, TreeEntry, chunk_length,
 };
 use crate::queue::{BlockJob, ChunkJob, CopyQueue, NextWork, SSH};
-use crate::threads::start_thread;
 use crate::walk::{CopySource, SourceFile, attributes_of, file_now, walk_sources};
-use fullpipe_sys::lock;
+use fullpipe_sys::{lock, start_thread};
 
 /// Bytes that small files are gathered to before TLS encrypts them. A whole block does not wait for
 /// others.

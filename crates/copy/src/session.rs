@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_record::HostSettings;
+use fullpipe_sys::start_thread;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::common::TransferContext;
@@ -20,7 +21,6 @@ use crate::quic::QuicConnection;
 use crate::receiver::{FileReceiver, ReceiveOptions};
 use crate::sender::FileSender;
 use crate::summary::Figures;
-use crate::threads::start_thread;
 use crate::tuning::SenderMonitor;
 use crate::walk::CopySource;
 

@@ -21,7 +21,7 @@ use fullpipe_control::{
     single_threaded_runtime,
 };
 use fullpipe_iperf::SharedKey;
-use fullpipe_sys::tcp_info;
+use fullpipe_sys::{start_thread, tcp_info};
 use fullpipe_units::{BitRate, ByteCount, Span, printable_bytes};
 use thiserror::Error;
 use tokio::io::AsyncWriteExt;
@@ -46,7 +46,7 @@ use crate::root::FolderRoot;
 use crate::server::tls_of;
 use crate::shared::SharedFlag;
 use crate::ssh::GREETING;
-use crate::threads::{start_answering, start_thread};
+use crate::threads::start_answering;
 use crate::tree::FolderTree;
 
 /// Time between two checks for an end, an interrupt, or a copy that has lasted too long.

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::options::CopyError;
 use crate::pulse::SilenceWatch;
-use crate::threads::start_thread;
-use fullpipe_sys::lock;
+use fullpipe_sys::{lock, start_thread};
 
 /// The line with which the far end begins. What a login script prints before, on lines or not, is
 /// skipped.

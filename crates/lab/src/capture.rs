@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fullpipe_link::PacketIncident;
 use fullpipe_record::Edit;
+use fullpipe_sys::start_thread;
 use fullpipe_units::{ByteCount, SegCount, Span, Time};
 
 use crate::error::LabError;
@@ -151,9 +152,7 @@ impl StretchCapture {
             path: path.clone(),
             logs,
         };
-        let writer = thread::Builder::new()
-            .name("capture".to_owned())
-            .spawn(move || write_all(&waiting, &mut files));
+        let writer = start_thread("capture", move || write_all(&waiting, &mut files));
         let writer = Some(writer.map_err(LabError::from_io("start the capture"))?);
         Ok(Self {
             files: [sender, receiver],

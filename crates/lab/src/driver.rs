@@ -5,12 +5,12 @@ use std::io::{self, IoSlice};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use fullpipe_link::{DirectionCounters, LinkDirection};
 use fullpipe_record::{Path, PathChange};
-use fullpipe_sys::lock;
+use fullpipe_sys::{lock, start_thread};
 use fullpipe_units::{ByteCount, Span, Time};
 use fullpipe_wire::VIRTIO_HEADER;
 use hdrhistogram::Histogram;
@@ -223,9 +223,7 @@ impl RunningDirection {
         stop: &Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let (stop, shared) = (Arc::clone(stop), Arc::clone(&line.report));
-        let thread = thread::Builder::new()
-            .name("link".to_owned())
-            .spawn(move || line.run(&stop))?;
+        let thread = start_thread("link", move || line.run(&stop))?;
         Ok(Self {
             shared,
             channel,

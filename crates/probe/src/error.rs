@@ -60,26 +60,10 @@ pub enum ProbeError {
         /// Advice for the user; may be empty.
         hint: &'static str,
     },
-    /// The control connection cannot be encrypted.
-    #[error(
-        "cannot agree on TLS with {host}: {cause}; does `fullpipe serve --tls` run there, and is its certificate for \
-         this name?"
-    )]
-    Tls {
-        /// The name as it was given.
-        host: String,
-        /// The error.
-        #[source]
-        cause: io::Error,
-    },
-    /// The server does not speak ndt7, or refuses the test.
-    #[error("the test with {host} failed: {why}")]
-    Web {
-        /// The name as it was given.
-        host: String,
-        /// The reason.
-        why: String,
-    },
+    /// The control connection cannot be encrypted, a web server refuses the test or does not know
+    /// it, or a server has become silent.
+    #[error("{0}")]
+    Failed(String),
     /// The request cannot be stated in the protocol of the server.
     #[error("cannot ask for this test: {0}")]
     Request(fullpipe_iperf::TestRefusal),
@@ -106,22 +90,6 @@ pub enum ProbeError {
         /// The error of the system call.
         #[source]
         cause: io::Error,
-    },
-    /// No data came from a server that sends.
-    #[error("no data came from {host} for {after}")]
-    NoData {
-        /// The name as it was given.
-        host: String,
-        /// Time without data.
-        after: Span,
-    },
-    /// A server that receives a number of bytes takes no more of them.
-    #[error("{host} acknowledged nothing for {after}")]
-    NotAcknowledged {
-        /// The name as it was given.
-        host: String,
-        /// Time without an acknowledgement of data.
-        after: Span,
     },
     /// The user stopped it before data flowed.
     #[error("interrupted before the test began")]

@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fullpipe_host::{DeviceMeter, NetworkMeter, ProcessorMeter, thin_out_processors};
 use fullpipe_record::{CpuSample, Machine};
-use fullpipe_sys::lock;
+use fullpipe_sys::{lock, start_thread};
 
 /// Time between two samples at first.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -57,10 +57,10 @@ impl MachineSampler {
         let seen = Arc::new(Mutex::new(Machine::default()));
         let (stop, stopped) = channel();
         let shared = Arc::clone(&seen);
-        let thread = thread::Builder::new().name("machine".to_owned());
-        let thread = thread
-            .spawn(move || self.sample_until_stopped(origin, &stopped, &shared))
-            .ok()?;
+        let thread = start_thread("machine", move || {
+            self.sample_until_stopped(origin, &stopped, &shared);
+        });
+        let thread = thread.ok()?;
         Some(MachineWatch {
             seen,
             stop: Some(stop),

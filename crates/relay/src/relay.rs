@@ -12,6 +12,7 @@ use fullpipe_control::{
     AddressPrefix, ClientPlaces, PeerTls, PendingClients, PendingPlace, RefusalCounts,
     RefusedConnections, TlsError, canonical_address, is_admitted, single_threaded_runtime,
 };
+use fullpipe_sys::start_thread;
 use fullpipe_units::Span;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -548,9 +549,7 @@ impl WorkerThreads {
             let pipes = PipePool::new(MAX_PIPES.div_ceil(count));
             let mut worker = RelayWorker::new(Arc::clone(&inbox), events.clone(), pipes, interval)
                 .map_err(&failed)?;
-            let thread = thread::Builder::new()
-                .name("relay".to_owned())
-                .spawn(move || worker.run_worker());
+            let thread = start_thread("relay", move || worker.run_worker());
             workers.threads.push(thread.map_err(&failed)?);
             workers.inboxes.push(inbox);
         }

@@ -1,8 +1,8 @@
 //! The system calls that the standard library lacks, as safe functions. Linux only; synchronous.
 //!
 //! The only room with `unsafe`: every block says why it is sound. What rustix or socket2 offer
-//! safely is taken from there, so little is left here. And the lock that every room takes, and the
-//! wait for one descriptor.
+//! safely is taken from there, so little is left here. And what every room takes: a lock, a thread,
+//! and the wait for one descriptor.
 
 mod capture;
 mod child;
@@ -32,6 +32,7 @@ mod socket;
 mod stamps;
 mod tcp_info;
 mod tcp_metrics;
+mod threads;
 mod tun;
 mod usage;
 mod zero_copy;
@@ -80,6 +81,7 @@ pub use socket::{
 pub use stamps::{TimestampedMessage, receive_arrival, receive_departure, stamp_passages};
 pub use tcp_info::decode_tcp_info;
 pub use tcp_metrics::tcp_metrics;
+pub use threads::start_thread;
 pub use tun::{TunOffload, open_tun};
 pub use usage::{
     ChildUsage, CpuTime, children_cpu_time, process_cpu_time, thread_cpu_time, wait_with_usage,

@@ -4,10 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fullpipe_sys::{CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer};
+use fullpipe_sys::{CAPTURED_LENGTH, CaptureSocket, CapturedFrame, CapturedPeer, start_thread};
 use fullpipe_wire::LinkType;
 
 use crate::CaptureError;
@@ -53,9 +53,7 @@ impl HeaderRecording {
             .map_err(|source| CaptureError::of_written_file(path, source))?;
         let is_over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&is_over);
-        let thread = thread::Builder::new()
-            .name("capture".to_owned())
-            .spawn(move || record_packets(socket, file, &flag))
+        let thread = start_thread("capture", move || record_packets(socket, file, &flag))
             .map_err(|source| CaptureError::of_device(device, source))?;
         Ok(Self {
             path: path.to_owned(),

@@ -95,79 +95,12 @@ pub struct FarEndOptions {
 /// A program at another host that cannot be had.
 #[derive(Debug, Error)]
 pub enum FarEndError {
-    /// ssh cannot be started.
-    #[error("{program} cannot be started: {cause}")]
-    Ssh {
-        /// The first word of its command line.
-        program: String,
-        /// Why.
-        cause: io::Error,
-    },
-    /// ssh ended, which has said why on standard error.
-    #[error("ssh to {host} ended ({how}) {when}")]
-    Ended {
-        /// The host.
-        host: String,
-        /// Its exit code or signal.
-        how: String,
-        /// What had been reached.
-        when: &'static str,
-    },
-    /// The host does not answer.
-    #[error("{host} did not answer within {seconds} s {when}")]
-    Silent {
-        /// The host.
-        host: String,
-        /// Time that it had.
-        seconds: u64,
-        /// What had been reached.
-        when: &'static str,
-    },
-    /// The host runs another system, or has a processor for which there is no program.
-    #[error(
-        "{host} runs {system} on {machine}, for which there is no program here: install fullpipe there, or name a \
-             folder that has fullpipe-{machine} by --binaries"
-    )]
-    NoProgram {
-        /// The host.
-        host: String,
-        /// Its system, as `uname -s` has it.
-        system: String,
-        /// Its processor, as `uname -m` has it.
-        machine: String,
-    },
-    /// The program cannot be read here.
-    #[error("cannot read {}: {cause}", file.display())]
-    Program {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The program cannot be had there.
-    #[error("{host} cannot run fullpipe: {why}")]
-    Refused {
-        /// The host.
-        host: String,
-        /// Why, in its own words.
-        why: String,
-    },
-    /// No port of this host can lead to it.
-    #[error("cannot lead data to {host} through ssh: {cause}")]
-    Tunnel {
-        /// The host.
-        host: String,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The host says what no far end says.
-    #[error("{host} answers as no far end of fullpipe does: {why}")]
-    Nonsense {
-        /// The host.
-        host: String,
-        /// What it said.
-        why: String,
-    },
+    /// The other host lacks what the program needs.
+    #[error("{0}")]
+    Lacking(String),
+    /// The host, ssh or this host fails.
+    #[error("{0}")]
+    Failed(String),
 }
 
 /// A program that runs at another host. It ends with this value: its input is closed then.
@@ -199,10 +132,7 @@ fn start_ssh(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|cause| FarEndError::Ssh {
-            program: program.to_owned(),
-            cause,
-        })
+        .map_err(|cause| FarEndError::Failed(format!("{program} cannot be started: {cause}")))
 }
 
 impl FarProgram {
@@ -231,10 +161,11 @@ impl FarProgram {
                     return Ok(far);
                 }
                 (line, _) if let Some(why) = line.strip_prefix(REFUSAL) => {
-                    return Err(FarEndError::Refused {
-                        host: far.host.clone(),
-                        why: printable_text(why),
-                    });
+                    return Err(FarEndError::Lacking(format!(
+                        "{} cannot run fullpipe: {}",
+                        far.host,
+                        printable_text(why)
+                    )));
                 }
                 (line, _) => return Err(far.nonsense(line)),
             }
@@ -332,11 +263,7 @@ impl FarProgram {
         match self.lines.recv_timeout(time) {
             Ok(Ok(line)) => Ok(String::from_utf8_lossy(&line).trim_end().to_owned()),
             Ok(Err(cause)) => Err(self.nonsense(&cause.to_string())),
-            Err(RecvTimeoutError::Timeout) => Err(FarEndError::Silent {
-                host: self.host.clone(),
-                seconds: time.as_secs(),
-                when,
-            }),
+            Err(RecvTimeoutError::Timeout) => Err(silent_host(&self.host, time, when)),
             Err(RecvTimeoutError::Disconnected) => Err(self.end_error(when)),
         }
     }
@@ -365,19 +292,16 @@ impl FarProgram {
         } else {
             "its output".to_owned()
         };
-        FarEndError::Ended {
-            host: self.host.clone(),
-            how,
-            when,
-        }
+        ended_ssh(&self.host, &how, when)
     }
 
     /// Returns the error of a host that says `line`.
     pub fn nonsense(&self, line: &str) -> FarEndError {
-        FarEndError::Nonsense {
-            host: self.host.clone(),
-            why: printable_text(line),
-        }
+        FarEndError::Failed(format!(
+            "{} answers as no far end of fullpipe does: {}",
+            self.host,
+            printable_text(line)
+        ))
     }
 }
 
@@ -421,14 +345,31 @@ impl ScriptGreeting {
             .into_iter()
             .filter(|program| is_linux && program.machine == self.machine);
         match suitable.next() {
-            None if !is_linux || self.installed == "-" => Err(FarEndError::NoProgram {
-                host: host.to_owned(),
-                system: printable_text(&self.system),
-                machine: printable_text(&self.machine),
-            }),
+            None if !is_linux || self.installed == "-" => {
+                let [system, machine] =
+                    [&self.system, &self.machine].map(|name| printable_text(name));
+                Err(FarEndError::Lacking(format!(
+                    "{host} runs {system} on {machine}, for which there is no program here: install fullpipe there, or \
+                     name a folder that has fullpipe-{machine} by --binaries"
+                )))
+            }
             program => Ok(program),
         }
     }
+}
+
+/// Returns the error of a host that has not answered in `time`; `when` says what had been reached.
+fn silent_host(host: &str, time: Duration, when: &str) -> FarEndError {
+    FarEndError::Failed(format!(
+        "{host} did not answer within {} s {when}",
+        time.as_secs()
+    ))
+}
+
+/// Returns the error of ssh that ended, which has said why on standard error: `how` is its exit
+/// code or signal, `when` what had been reached.
+fn ended_ssh(host: &str, how: &str, when: &str) -> FarEndError {
+    FarEndError::Failed(format!("ssh to {host} ended ({how}) {when}"))
 }
 
 /// Returns the beginning of what another host said, without what a terminal would obey.

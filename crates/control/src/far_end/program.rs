@@ -82,8 +82,6 @@ fn named_files(folder: &Path) -> Vec<(String, PathBuf)> {
 }
 
 fn read_program(file: &Path) -> Result<Vec<u8>, FarEndError> {
-    fs::read(file).map_err(|cause| FarEndError::Program {
-        file: file.to_owned(),
-        cause,
-    })
+    fs::read(file)
+        .map_err(|cause| FarEndError::Failed(format!("cannot read {}: {cause}", file.display())))
 }

@@ -5,7 +5,9 @@ use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{END_DEADLINE, FarEndError, LOGIN_DEADLINE, SshHost, start_ssh};
+use super::{
+    END_DEADLINE, FarEndError, LOGIN_DEADLINE, SshHost, ended_ssh, silent_host, start_ssh,
+};
 
 /// Time between two attempts to reach the port.
 const RETRY: Duration = Duration::from_millis(20);
@@ -29,9 +31,9 @@ impl SshTunnel {
     /// # Errors
     /// Fails if no port is free here, or ssh does not offer it within two minutes.
     pub fn open(host: &SshHost, ssh: &[String], far_port: u16) -> Result<Self, FarEndError> {
-        let no_port = |cause| FarEndError::Tunnel {
-            host: host.login.clone(),
-            cause,
+        let no_port = |cause| {
+            let host = &host.login;
+            FarEndError::Failed(format!("cannot lead data to {host} through ssh: {cause}"))
         };
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(no_port)?;
         let port = free.local_addr().map_err(no_port)?.port();
@@ -55,18 +57,12 @@ impl SshTunnel {
         let deadline = Instant::now() + LOGIN_DEADLINE;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
             if let Ok(Some(status)) = self.ssh.try_wait() {
-                return Err(FarEndError::Ended {
-                    host: host.login.clone(),
-                    how: status.to_string(),
-                    when: "before data could go through it",
-                });
+                let when = "before data could go through it";
+                return Err(ended_ssh(&host.login, &status.to_string(), when));
             }
             if Instant::now() > deadline {
-                return Err(FarEndError::Silent {
-                    host: host.login.clone(),
-                    seconds: LOGIN_DEADLINE.as_secs(),
-                    when: "before data could go through ssh",
-                });
+                let when = "before data could go through ssh";
+                return Err(silent_host(&host.login, LOGIN_DEADLINE, when));
             }
             thread::sleep(RETRY);
         }

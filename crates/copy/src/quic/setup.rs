@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use fullpipe_control::{PinnedTls, single_threaded_runtime};
-use fullpipe_sys::{enable_recverr, icmp_error};
+use fullpipe_sys::{enable_recverr, icmp_error, start_thread};
 use fullpipe_units::{BitRate, Span};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
@@ -28,7 +28,6 @@ use super::portions::{HEAD, MAX_PORTIONS, PORTION};
 use super::udp::{
     MAX_DATAGRAM, UdpBuffer, bind_port, connect_socket, enlarge_buffers, largest_datagram,
 };
-use crate::threads::start_thread;
 
 /// Time for a handshake in which packets may be lost.
 pub(crate) const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(3);

@@ -10,8 +10,7 @@ use crate::protocol::{CHUNK, Digest, FileOutcome, VerifiedChunks};
 
 use super::{FileReceiver, IncomingFile};
 use crate::part::PartialFile;
-use crate::threads::start_thread;
-use fullpipe_sys::lock;
+use fullpipe_sys::{lock, start_thread};
 
 /// Files at most that wait to be completed apart: each has a descriptor.
 const MAX_WAITING: usize = 16;

@@ -68,8 +68,8 @@ impl From<ProbeError> for Failure {
 impl From<FarEndError> for Failure {
     fn from(error: FarEndError) -> Self {
         let code = match error {
-            FarEndError::NoProgram { .. } | FarEndError::Refused { .. } => LACKING,
-            _ => FAILED,
+            FarEndError::Lacking(_) => LACKING,
+            FarEndError::Failed(_) => FAILED,
         };
         Self::from_error(code, &error)
     }

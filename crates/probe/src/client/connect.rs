@@ -148,9 +148,12 @@ pub(super) async fn encrypt_control(
         let why = "the server does not answer";
         Err(io::Error::new(ErrorKind::TimedOut, why))
     });
-    control.map_err(|cause| ProbeError::Tls {
-        host: destination.host.clone(),
-        cause,
+    control.map_err(|cause| {
+        ProbeError::Failed(format!(
+            "cannot agree on TLS with {}: {cause}; does `fullpipe serve --tls` run there, and is its certificate for \
+             this name?",
+            destination.host
+        ))
     })
 }
 

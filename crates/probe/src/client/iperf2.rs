@@ -25,6 +25,7 @@ use fullpipe_record::{
     RttReport, RunTotals, Sample, SocketReadback, StreamInterval, StreamSummary, Summary,
     Transport, find_steady,
 };
+use fullpipe_sys::start_thread;
 use fullpipe_units::{BitRate, ByteCount, Span};
 use socket2::SockRef;
 
@@ -758,19 +759,17 @@ fn start_sender(
 ) -> Result<DatagramSender, ProbeError> {
     let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
     let counters = Arc::clone(&counted);
-    let thread = thread::Builder::new()
-        .name("datagrams".to_owned())
-        .spawn(move || {
-            let mut stream = DatagramStream {
-                socket,
-                payload: vec![b'x'; shared.block],
-                number: 0,
-                counted: counters,
-                refused: None,
-            };
-            stream.send_all(&shared)?;
-            stream.request_report()
-        });
+    let thread = start_thread("datagrams", move || {
+        let mut stream = DatagramStream {
+            socket,
+            payload: vec![b'x'; shared.block],
+            number: 0,
+            counted: counters,
+            refused: None,
+        };
+        stream.send_all(&shared)?;
+        stream.request_report()
+    });
     Ok(DatagramSender {
         counted,
         thread: thread.map_err(ProbeError::from_io("start the data threads"))?,

@@ -571,14 +571,12 @@ impl TestSession<'_> {
             progress.receive_silence(),
             progress.time_without_acknowledgement(),
         ) {
-            (after, _) if after > longest => Err(ProbeError::NoData {
-                host: host.clone(),
-                after,
-            }),
-            (_, after) if after > MAX_SILENCE => Err(ProbeError::NotAcknowledged {
-                host: host.clone(),
-                after,
-            }),
+            (after, _) if after > longest => Err(ProbeError::Failed(format!(
+                "no data came from {host} for {after}"
+            ))),
+            (_, after) if after > MAX_SILENCE => Err(ProbeError::Failed(format!(
+                "{host} acknowledged nothing for {after}"
+            ))),
             _ => Ok(()),
         }
     }

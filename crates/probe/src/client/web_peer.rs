@@ -142,10 +142,8 @@ impl WebPeer<'_> {
     }
 
     pub(super) fn failure(&self, why: &str) -> ProbeError {
-        ProbeError::Web {
-            host: self.destination.host.clone(),
-            why: why.to_owned(),
-        }
+        let host = &self.destination.host;
+        ProbeError::Failed(format!("the test with {host} failed: {why}"))
     }
 }
 

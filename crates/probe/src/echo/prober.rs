@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::engine::LocalEndpoint;
 use fullpipe_iperf::TestCookie;
 use fullpipe_record::{Request, RttMethod, RttStats};
-use fullpipe_sys::{lock, random_bytes};
+use fullpipe_sys::{lock, random_bytes, start_thread};
 use fullpipe_units::{BitRate, Span};
 
 use super::flow::{EchoAnswer, EchoFlow};
@@ -103,14 +103,12 @@ impl EchoProber {
     pub(crate) fn start(target: SocketAddr, local: &LocalEndpoint) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(ProberState::default()));
         let (theirs, local) = (Arc::clone(&shared), local.clone());
-        let thread = thread::Builder::new()
-            .name("echo".to_owned())
-            .spawn(move || {
-                let flow = random_u64()
-                    .and_then(|token| EchoFlow::of_icmp(target, &local, token))
-                    .ok();
-                ProberWorker::new(flow, local, theirs).run_worker()
-            })?;
+        let thread = start_thread("echo", move || {
+            let flow = random_u64()
+                .and_then(|token| EchoFlow::of_icmp(target, &local, token))
+                .ok();
+            ProberWorker::new(flow, local, theirs).run_worker()
+        })?;
         Ok(Self {
             shared,
             thread: Some(thread),

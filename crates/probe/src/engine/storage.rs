@@ -5,10 +5,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::StorageUse;
+use fullpipe_sys::start_thread;
 use fullpipe_units::{ByteCount, Span};
 
 /// Longest time that storage may take in the end to write what it was given to the disk: the other
@@ -187,12 +187,10 @@ impl FileStorage {
     fn lay_down(&self) -> (Span, Option<String>) {
         let (file, begun) = (Arc::clone(&self.file), Instant::now());
         let (stated, end) = mpsc::channel();
-        let worker = thread::Builder::new()
-            .name("storage".to_owned())
-            .spawn(move || {
-                // No thread waits any more if it took too long.
-                let _ = stated.send(file.sync_data());
-            });
+        let worker = start_thread("storage", move || {
+            // No thread waits any more if it took too long.
+            let _ = stated.send(file.sync_data());
+        });
         let outcome = match worker {
             Ok(_) => end.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
                 let why = format!("it took longer than {}", Span::from(TIMEOUT));

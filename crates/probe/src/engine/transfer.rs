@@ -2,11 +2,11 @@ use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fullpipe_record::{Cpu, Sample, StorageUse, thin_out_snapshots};
-use fullpipe_sys::{CpuTime, lock, process_cpu_time, tcp_info};
+use fullpipe_sys::{CpuTime, lock, process_cpu_time, start_thread, tcp_info};
 use fullpipe_units::{ByteCount, Ratio, Span};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use socket2::SockRef;
@@ -366,9 +366,9 @@ fn start_worker(
     plan: TransferPlan,
 ) -> io::Result<JoinHandle<io::Result<()>>> {
     let (streams, shared) = (Arc::clone(streams), Arc::clone(shared));
-    thread::Builder::new()
-        .name(format!("stream {index}"))
-        .spawn(move || run_stream(&streams[index], &shared, &plan))
+    start_thread(&format!("stream {index}"), move || {
+        run_stream(&streams[index], &shared, &plan)
+    })
 }
 
 /// Sends or receives the data of a stream until it ends.
@@ -414,19 +414,17 @@ fn start_sampler(
     most: usize,
 ) -> io::Result<JoinHandle<()>> {
     let (streams, samples) = (Arc::clone(streams), Arc::clone(samples));
-    thread::Builder::new()
-        .name("sampler".to_owned())
-        .spawn(move || {
-            sampler::run_sampler(&streams, origin, &stop, |snapshot| {
-                let mut samples = lock(&samples);
-                samples.extend(snapshot);
-                let full = samples.len() > most;
-                if full {
-                    thin_out_snapshots(&mut samples);
-                }
-                full
-            });
-        })
+    start_thread("sampler", move || {
+        sampler::run_sampler(&streams, origin, &stop, |snapshot| {
+            let mut samples = lock(&samples);
+            samples.extend(snapshot);
+            let full = samples.len() > most;
+            if full {
+                thin_out_snapshots(&mut samples);
+            }
+            full
+        });
+    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::thread;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
