@@ -114,7 +114,7 @@ fn name_class(name: &[u8]) -> String {
 }
 
 /// The attributes that wait for their files.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct HeldAttributes(Mutex<(HashSet<Arc<ExtendedAttributes>>, usize)>);
 
 impl HeldAttributes {

@@ -15,7 +15,7 @@ use fullpipe_sys::lock;
 const LATENESS: Duration = Duration::from_millis(100);
 
 /// The bounds of one copy.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct CopyBounds {
     /// Rates, of this copy alone or of several together.
     pub paces: Vec<Arc<RatePace>>,
@@ -86,7 +86,6 @@ impl CopyBounds {
 }
 
 /// Spreads data over time.
-#[derive(Debug)]
 pub(crate) struct RatePace {
     rate: BitRate,
     next: Mutex<Instant>,
@@ -126,7 +125,7 @@ impl RatePace {
 }
 
 /// The rates of all copies of a server together: of what it sends, and of what it receives.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct DirectionRates {
     sent: Option<Arc<RatePace>>,
     received: Option<Arc<RatePace>>,

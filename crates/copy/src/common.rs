@@ -20,7 +20,7 @@ const MAX_NAMED: usize = 100;
 pub(crate) const NEVER_COPIED: &str = "it is neither file nor folder nor link";
 
 /// Counts of a transfer, as far as the near end shows them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct CopyCounts {
     /// Bytes that have crossed and are verified.
     pub verified: SharedNumber,
@@ -81,7 +81,6 @@ fn name_first(names: &Mutex<Vec<String>>, name: impl FnOnce() -> String) {
 }
 
 /// One end of a transfer.
-#[derive(Debug)]
 pub(crate) struct TransferContext {
     pub out: MessageSender,
     pub tally: Arc<CopyCounts>,

@@ -40,7 +40,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The credentials that both ends of a connection have: TLS whose keys follow from the secret, and
 /// the secret as a key that is proved where nothing is encrypted.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct CopyCredentials {
     key: SharedKey,
     tls: PinnedTls,
@@ -106,7 +106,6 @@ impl CopyCredentials {
 }
 
 /// A port that takes connections of who knows the secret.
-#[derive(Debug)]
 pub(crate) struct DataListener {
     pub port: u16,
     /// The way in for connections that come to another port.

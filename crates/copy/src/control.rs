@@ -19,7 +19,6 @@ const MAX_WAITING: usize = 256;
 const BATCH: usize = 256 << 10;
 
 /// Reads frames.
-#[derive(Debug)]
 pub(crate) struct FrameReader<R> {
     from: R,
     frame: Vec<u8>,
@@ -88,7 +87,7 @@ impl<R: Read> FrameReader<R> {
 }
 
 /// Sends messages, from any thread, in the order in which they are given.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct MessageSender {
     frames: SyncSender<Vec<u8>>,
     is_broken: Arc<SharedFlag>,

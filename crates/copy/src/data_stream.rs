@@ -21,7 +21,6 @@ pub(crate) const DEAD_AFTER: Duration = Duration::from_secs(20);
 const LITTLE: usize = 3000;
 
 /// One connection whose other end has proved that it knows the secret.
-#[derive(Debug)]
 pub(crate) struct DataStream {
     socket: Arc<TcpStream>,
     /// `None` if data is not encrypted.

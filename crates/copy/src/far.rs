@@ -41,7 +41,7 @@ const MAX_SHARED_SOURCES: usize = 64;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The rights of a near end, and the addresses of both.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct CopyScope {
     pub root: FolderRoot,
     pub is_read_only: bool,

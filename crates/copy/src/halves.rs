@@ -7,7 +7,6 @@ use crate::data_stream::DataStream;
 use crate::tls::{TlsReader, TlsWriter};
 
 /// The half that writes. When it is dropped, the other end reads the end of the stream.
-#[derive(Debug)]
 pub(crate) struct WriteHalf(TlsWriter);
 
 /// Parts a connection.

@@ -25,10 +25,9 @@ use fullpipe_sys::lock;
 
 /// Copies at a server that take connections, by the digest of their secrets: the time that it takes
 /// to find one says nothing of a secret.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct JoinableCopies(Mutex<HashMap<Digest, JoinableCopy>>);
 
-#[derive(Debug)]
 struct JoinableCopy {
     streams: Sender<DataStream>,
     /// Connections that it still takes.
@@ -36,7 +35,6 @@ struct JoinableCopy {
 }
 
 /// A copy that takes connections, until this is dropped.
-#[derive(Debug)]
 pub(crate) struct CopyRegistration {
     joining: Arc<JoinableCopies>,
     digest: Digest,
@@ -106,7 +104,6 @@ fn secret_digest(secret: &[u8; 32]) -> Digest {
 }
 
 /// Connections to a server that are being made while it answers the call.
-#[derive(Debug)]
 pub(crate) struct EarlyConnections {
     address: SocketAddr,
     credentials: CopyCredentials,

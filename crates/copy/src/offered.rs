@@ -20,13 +20,13 @@ const MAX_AHEAD: u64 = 32 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The files of a list, by their numbers.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct OfferedFiles {
     files: Mutex<FileTable>,
     settled: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct FileTable {
     /// Each with its size; without the rest once it is there or has failed.
     listed: Vec<(ByteCount, Option<Box<SourceFile>>)>,

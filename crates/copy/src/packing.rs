@@ -19,7 +19,7 @@ const RECENT: u64 = 4 << 20;
 
 /// The rate at which a way takes what is written, with the waits for a rate limit. As long as its
 /// buffers have room, that is the rate of memory, which no compression reaches.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct WriteThroughput(Cell<(u64, Duration)>);
 
 impl WriteThroughput {
@@ -38,7 +38,6 @@ impl WriteThroughput {
 }
 
 /// A way within the bounds of a copy, whose throughput is noted.
-#[derive(Debug)]
 pub(crate) struct MeteredWriter<'t, W> {
     pub to: W,
     pub bounds: &'t CopyBounds,
@@ -62,7 +61,6 @@ impl<W: Write> Write for MeteredWriter<'_, W> {
 
 /// The states of zstd that all connections share: as many as processors can use at once, as each
 /// takes some hundred KiB. Each has room for a block.
-#[derive(Debug)]
 pub(crate) struct CodecPool<T> {
     /// States that no thread uses; `None` where a state was not made yet.
     free: Mutex<Vec<Slot<T>>>,
@@ -114,7 +112,6 @@ impl<T> CodecPool<T> {
 }
 
 /// Compresses the blocks of one connection.
-#[derive(Debug)]
 pub(crate) struct BlockCompression<'s> {
     pool: &'s CodecPool<BlockCompressor>,
     throughput: &'s WriteThroughput,

@@ -30,7 +30,6 @@ const DURABLE_INTERVAL: u64 = 256 << 20;
 const MAX_REPAIRS: u32 = 10;
 
 /// A file that is not complete, open.
-#[derive(Debug)]
 pub(crate) struct PartialFile {
     data: Arc<File>,
     writing: Arc<Mutex<()>>,
@@ -50,7 +49,6 @@ pub(crate) struct PartialFile {
 }
 
 /// The names that a file has until it is complete.
-#[derive(Debug)]
 struct PartNames {
     target: TreeEntryName,
     data: TreeEntryName,

@@ -19,7 +19,6 @@ const TIMEOUTS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_h
 const WRITING: u32 = 10;
 
 /// Since when this end waits for the other one.
-#[derive(Debug)]
 pub(crate) struct SilenceWatch {
     began: Instant,
     /// Milliseconds from `began` to the time from which a thread waits to read or to write; zero if

@@ -66,13 +66,13 @@ impl NextWork {
 }
 
 /// Shared by all connections.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct CopyQueue {
     state: Mutex<CopyQueueState>,
     changed: Condvar,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct CopyQueueState {
     /// The first of them counts.
     wanted: VecDeque<WantedChunks>,
@@ -106,7 +106,6 @@ struct CopyQueueState {
 }
 
 /// Chunks of a file that are wanted.
-#[derive(Debug)]
 struct WantedChunks {
     file: u32,
     chunks: FileChunks,
@@ -115,14 +114,13 @@ struct WantedChunks {
 }
 
 /// A chunk that was taken, and has not arrived.
-#[derive(Debug)]
 struct OnItsWay {
     by: u16,
     /// The owner of each block, where one has taken it; empty until the number of blocks is known.
     blocks: Vec<Option<TakenBlock>>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct TakenBlock {
     by: u16,
     at: Instant,

@@ -44,7 +44,6 @@ use crate::tree::FolderTree;
 use fullpipe_sys::{lock, start_thread};
 
 /// Writes files.
-#[derive(Debug)]
 pub(crate) struct FileReceiver {
     pub common: TransferContext,
     pub options: ReceiveOptions,
@@ -71,7 +70,6 @@ pub(crate) struct FileReceiver {
 }
 
 /// The rules of a receiver.
-#[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct ReceiveOptions {
     pub root: FolderRoot,
@@ -111,7 +109,6 @@ impl ReceiveOptions {
 }
 
 /// The folder that is written to.
-#[derive(Debug)]
 pub(crate) struct CopyDestination {
     /// `None` in a dry run, if it does not exist.
     pub tree: Option<FolderTree>,
@@ -122,7 +119,6 @@ pub(crate) struct CopyDestination {
 }
 
 /// A file of which chunks are wanted.
-#[derive(Debug)]
 struct IncomingFile {
     number: u32,
     path: EntryPath,
@@ -134,7 +130,6 @@ struct IncomingFile {
     state: Mutex<IncomingState>,
 }
 
-#[derive(Debug)]
 struct IncomingState {
     /// Most files have none while the list is ahead of the data.
     part: Option<Box<PartialFile>>,

@@ -17,7 +17,7 @@ use crate::tree::{FolderTree, file_type};
 const OWNER_MAY_CHANGE: u32 = 0o700;
 
 /// The folders of an end.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum FolderRoot {
     /// All that the user of this process may reach.
     User,

@@ -36,7 +36,6 @@ const GATHERED: usize = BLOCK;
 const UNNAMED: Duration = Duration::from_secs(2);
 
 /// Reads files and sends them.
-#[derive(Debug)]
 pub(crate) struct FileSender {
     pub common: TransferContext,
     pub queue: CopyQueue,

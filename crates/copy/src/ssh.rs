@@ -29,7 +29,6 @@ const END_DEADLINE: Duration = Duration::from_secs(5);
 pub(crate) type Link = Arc<Mutex<Option<LinkHolder>>>;
 
 /// The holder of the way to the far end.
-#[derive(Debug)]
 pub(crate) enum LinkHolder {
     /// A process, such as ssh.
     Process(Child),

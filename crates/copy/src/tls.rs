@@ -13,7 +13,6 @@ use fullpipe_sys::lock;
 const RECEIVED: usize = (64 << 10) + MAX_RECORD;
 
 /// The side that reads.
-#[derive(Debug)]
 pub(crate) struct TlsReader {
     socket: Arc<TcpStream>,
     records: Arc<Mutex<TlsRecords>>,
@@ -23,7 +22,6 @@ pub(crate) struct TlsReader {
 }
 
 /// The side that writes.
-#[derive(Debug)]
 pub(crate) struct TlsWriter {
     pub socket: Arc<TcpStream>,
     records: Arc<Mutex<TlsRecords>>,

@@ -28,7 +28,6 @@ const FOLDER: OFlags = OFlags::RDONLY
 const SEARCHED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// A folder whose entries are reached by their paths.
-#[derive(Debug)]
 pub(crate) struct FolderTree {
     root: Arc<OwnedFd>,
     /// The folder that was used last: entries of one folder follow each other.
@@ -36,7 +35,7 @@ pub(crate) struct FolderTree {
 }
 
 /// The folder of an entry, in which it has a name.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct TreeEntryName {
     pub folder: Arc<OwnedFd>,
     pub name: Vec<u8>,

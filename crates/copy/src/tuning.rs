@@ -57,7 +57,7 @@ const LONG: Span = Span::from_millis(1);
 const LONG_UNDER_LOSS: Span = Span::from_millis(10);
 
 /// A number of connections, with its reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct ConnectionChoice {
     pub count: u16,
     /// Number of connections that carry data at first.

@@ -21,7 +21,6 @@ use crate::root::{FolderRoot, folder_of};
 use crate::tree::{FolderTree, file_type, folder_names, modification_time, path_in_folder};
 
 /// A file or folder that the user named.
-#[derive(Debug)]
 pub(crate) struct CopySource {
     pub tree: FolderTree,
     /// The name of the source at the receiver; without one, the content of the folder is sent.
@@ -29,7 +28,7 @@ pub(crate) struct CopySource {
 }
 
 /// A file of the list.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct SourceFile {
     pub source: usize,
     pub path: EntryPath,

@@ -25,7 +25,7 @@ const EXTENSION: &str = "jsonl";
 const VERSION: u32 = 1;
 
 /// Whose settings a journal is about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Origin {
     /// Changes with each boot, at which every setting is the kernel's again.
     boot: String,
@@ -91,7 +91,7 @@ pub(crate) enum JournalRelation {
     Gone,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Line {
     /// The first.
@@ -107,7 +107,6 @@ pub(crate) enum Line {
 }
 
 /// A journal that is damaged, or of another version.
-#[derive(Debug)]
 pub(crate) struct UnreadableJournal {
     pub path: PathBuf,
     /// Of its name.

@@ -40,7 +40,7 @@ impl Whole {
 }
 
 /// Any number.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 #[serde(from = "JsonScalar")]
 pub(crate) struct Number(pub Option<f64>);
 
@@ -50,7 +50,7 @@ pub(crate) struct Number(pub Option<f64>);
 pub(crate) struct Text(pub Option<String>);
 
 /// Any value, kept as text: ours is read apart, so that a malformed one spoils nothing else.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Extension(Option<Box<RawValue>>);
 

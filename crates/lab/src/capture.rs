@@ -81,7 +81,7 @@ pub(crate) struct CaptureTap {
 }
 
 /// One packet at one end.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct CaptureRecord {
     at: Time,
     end: Host,
@@ -263,7 +263,6 @@ fn write_all(waiting: &Receiver<CaptureRecord>, files: &mut [CaptureFile; 2]) ->
 }
 
 /// The packets that pass one host.
-#[derive(Debug)]
 struct CaptureFile {
     pcap: PcapFile,
     /// The beginning of the link's time, since 1970.

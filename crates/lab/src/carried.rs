@@ -3,7 +3,7 @@ use hdrhistogram::Histogram;
 
 /// Counts of one direction of a path between two snapshots, whatever carries its packets. Bytes are
 /// counted as the path's framing says.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct DirectionCounts {
     /// Bytes handed over.
     pub delivered: ByteCount,
@@ -51,7 +51,7 @@ impl LinkTiming {
 }
 
 /// Timing of one direction of the emulated link.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct LinkTiming {
     /// Lateness of the packets handed over, in nanoseconds.
     pub lateness: Histogram<u64>,

@@ -11,7 +11,7 @@ use fullpipe_sys::lock;
 pub(crate) type PathCounts = Vec<[DirectionCounts; 2]>;
 
 /// The counts that each reader has not read, by its number.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct UnreadCounts(Mutex<BTreeMap<u64, Option<PathCounts>>>);
 
 impl UnreadCounts {

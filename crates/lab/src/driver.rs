@@ -52,7 +52,7 @@ pub(crate) struct LinkDriver {
 }
 
 /// Counts of one direction since they were last taken.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct DirectionReport {
     timing: LinkTiming,
     /// The link's counters then.

@@ -49,7 +49,7 @@ pub(crate) struct Discipline {
 }
 
 /// The kernel's counts of one direction since the path was made. The counts of drops wrap around.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     /// Packets that left the queue.
     pub sent: Passed,
@@ -64,7 +64,7 @@ pub(crate) struct Counts {
 }
 
 /// Packets that a device has sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Passed {
     pub packets: u64,
     /// With the header of Ethernet.

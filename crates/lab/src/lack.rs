@@ -8,7 +8,7 @@ use crate::backend::Backend;
 use crate::error::LabError;
 
 /// A feature of which hosts are built, and which a machine may lack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Lack {
     Namespaces,

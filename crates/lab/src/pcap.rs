@@ -8,7 +8,6 @@ use fullpipe_units::{ByteCount, Time};
 use fullpipe_wire::{LinkType, pcap_header, pcap_record};
 
 /// A file with stamps in nanoseconds and IP packets without a link layer.
-#[derive(Debug)]
 pub(crate) struct PcapFile {
     file: BufWriter<File>,
     /// Bytes that may still be written.

@@ -97,7 +97,7 @@ impl Host {
 
 /// Layout of what a host's device reads and writes, after the `struct virtio_net_hdr` that begins
 /// both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Layout {
     /// An IP packet, of a TUN device.
@@ -123,7 +123,7 @@ impl Layout {
 }
 
 /// The first message to the keeper: what to build.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Blueprint {
     /// The backend.
     pub backend: Backend,
@@ -140,7 +140,7 @@ pub(crate) struct Blueprint {
 }
 
 /// The devices at both ends of a stretch, the sender's side first.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Stretch {
     /// MTU of each.
     pub mtu: [ByteCount; 2],
@@ -160,7 +160,7 @@ impl Blueprint {
 }
 
 /// A request to the keeper; each gets one [`Reply`].
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Start a program in a host; its input, output and errors come as descriptors.
     Start {
@@ -189,7 +189,7 @@ pub(crate) enum Request {
 }
 
 /// A message of the keeper.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// The hosts stand; as descriptors come the keeper and the hosts' networks and, where there is
     /// a link, their devices, which have that layout.

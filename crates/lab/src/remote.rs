@@ -49,7 +49,7 @@ pub(crate) struct RemoteKeeper {
 type Answer = (Reply, Vec<OwnedFd>);
 
 /// The end of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) struct ProgramEnd {
     /// Exit code, or 128 and the signal that ended it.
     pub code: i32,

@@ -9,7 +9,6 @@ use fullpipe_units::{Span, Time};
 /// be late by. How long before it is to wake is learnt from how late it was. What that takes of a
 /// processor is bounded: where packets come so densely that it would take more, some of them are
 /// slept for.
-#[derive(Debug)]
 pub(crate) struct SpinSleeper {
     /// Time before its moment at which the thread is to wake.
     lead: Span,

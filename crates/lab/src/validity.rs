@@ -135,7 +135,7 @@ fn drain_time(path: &Path) -> Option<Span> {
 }
 
 /// Processor time of the whole machine, from `/proc/stat`, in ticks.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct CpuTicks {
     stolen: u64,
     all: u64,

@@ -15,7 +15,6 @@ const MAX_METERS: usize = 8;
 const MAX_SAMPLES: usize = 600;
 
 /// Meters of the processes that have connections, and of the devices toward the other hosts.
-#[derive(Debug)]
 pub(crate) struct MachineMeters {
     /// Unset where the devices are those of another network namespace, which this process does not
     /// see.

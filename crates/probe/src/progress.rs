@@ -37,7 +37,7 @@ pub struct StreamSnapshot {
 }
 
 /// Counts up to a moment.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone)]
 pub(crate) struct CountMark {
     pub totals: TransferTotals,
     /// Retransmissions by stream; empty if the kernel does not count them.

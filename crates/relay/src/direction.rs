@@ -27,7 +27,6 @@ const MAX_IN_BLOCKS: usize = 32 << 20;
 const TURNS: usize = 4;
 
 /// Pipes and memory that the connections of a worker share.
-#[derive(Debug)]
 pub(crate) struct WorkerBuffers {
     pub pipes: PipePool,
     /// Bytes that have just been read.
@@ -41,7 +40,7 @@ pub(crate) struct WorkerBuffers {
 }
 
 /// The blocks of a direction between relays that compress.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) enum DirectionBlocks {
     /// There are none.
     #[default]
@@ -53,7 +52,7 @@ pub(crate) enum DirectionBlocks {
 }
 
 /// One direction.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct RelayDirection {
     /// Payload that was read.
     pub read: u64,
@@ -70,7 +69,6 @@ pub(crate) struct RelayDirection {
 }
 
 /// The result of the turn of a direction.
-#[derive(Debug)]
 pub(crate) enum MoveResult {
     /// The direction waits for an event.
     Waits,

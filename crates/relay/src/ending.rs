@@ -14,7 +14,7 @@ pub(crate) enum RelaySide {
 }
 
 /// The state of the direction that begins at a side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum DirectionState {
     Open,
     /// Everything and the FIN were passed on.
@@ -25,7 +25,6 @@ enum DirectionState {
 }
 
 /// The state of both directions.
-#[derive(Debug)]
 pub(crate) struct EndingState {
     courses: [DirectionState; 2],
 }

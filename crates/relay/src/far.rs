@@ -23,7 +23,6 @@ use crate::window::{HeldWindow, read_padding, send_padding};
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The settings of a far relay for its callers and their targets.
-#[derive(Debug)]
 pub(crate) struct FarSettings {
     pub targets: Vec<AllowedTargets>,
     pub key: SharedKey,

@@ -29,7 +29,6 @@ const ENDS: EventFlags = EventFlags::RDHUP
 pub(crate) const COPY_BYTES: usize = 32 << 10;
 
 /// A socket, and what epoll said of it last.
-#[derive(Debug)]
 pub(crate) struct RelaySocket {
     pub socket: TcpStream,
     pub tls: Option<Box<TlsRecords>>,
@@ -50,7 +49,6 @@ pub(crate) struct RelaySocket {
 }
 
 /// The losses on the way from a leg to its other end.
-#[derive(Debug)]
 enum SocketLosses {
     /// And the bytes that had been written at the last sample.
     Watched(Box<UnqueuedLoss>, u64),

@@ -7,7 +7,7 @@ use fullpipe_units::BitRate;
 use crate::blocks::{BlockCodec, payload_in};
 
 /// Blocks that a direction sends.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct BlockPacker {
     choice: CompressionChoice,
     /// Bytes of the blocks so far, their headers included.

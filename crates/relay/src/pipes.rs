@@ -13,14 +13,12 @@ pub(crate) const PIPE_BYTES: usize = 1 << 20;
 pub(crate) const MAX_PIPES: usize = 48;
 
 /// A pipe for bytes on their way.
-#[derive(Debug)]
 pub(crate) struct SplicePipe {
     pub read: OwnedFd,
     pub write: OwnedFd,
 }
 
 /// The pipes of one worker.
-#[derive(Debug)]
 pub(crate) struct PipePool {
     idle: Vec<SplicePipe>,
     /// Pipes that may still be made.

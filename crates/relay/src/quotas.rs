@@ -12,7 +12,7 @@ pub(crate) const MAX_PENDING: usize = 1024;
 pub(crate) const DISPLACED: &str = "it had sent nothing when another client needed its place";
 
 /// Shares of the limits that a client uses, until this is dropped.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ClientQuotas {
     /// One of all connections.
     pub _permit: Option<OwnedSemaphorePermit>,
@@ -44,7 +44,7 @@ impl ClientQuotas {
 
 /// Room at a far relay for connections that near ones keep in reserve. It belongs to all of them:
 /// whichever has a client first takes it, so that those in reserve keep none from its target.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ReservedRoom {
     connections: Cell<usize>,
     /// At most one for each of the connections.
@@ -52,7 +52,6 @@ pub(crate) struct ReservedRoom {
 }
 
 /// A connection in reserve, until it is dropped.
-#[derive(Debug)]
 pub(crate) struct ReservedConnection<'r> {
     room: &'r ReservedRoom,
 }

@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 
 /// Clients that wait, by prefix ([`client_prefix`]): one of each has its turn before the next one
 /// of any.
-#[derive(Debug)]
 pub(crate) struct WaitingClients<T> {
     of_each: VecDeque<(u128, VecDeque<oneshot::Sender<T>>)>,
 }

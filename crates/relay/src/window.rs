@@ -19,7 +19,6 @@ use tokio::io::AsyncReadExt;
 const PADDING: usize = 48 << 10;
 
 /// The window of a connection that waits.
-#[derive(Debug)]
 pub(crate) struct HeldWindow {
     /// The congestion control of the host, if it is another one meanwhile.
     usual: Option<Vec<u8>>,

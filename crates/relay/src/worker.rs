@@ -33,7 +33,6 @@ use crate::quotas::{ClientQuotas, DISPLACED};
 use crate::sockets::{CONNECT_DEADLINE, disable_pacing};
 
 /// Two sides that are to be joined.
-#[derive(Debug)]
 pub(crate) struct UnjoinedPair {
     pub sides: Sides,
     pub who: SocketAddr,
@@ -41,7 +40,6 @@ pub(crate) struct UnjoinedPair {
 }
 
 /// Both sides of a connection.
-#[derive(Debug)]
 pub(crate) struct Sides {
     pub client: RelaySocket,
     pub target: RelaySocket,
@@ -50,7 +48,7 @@ pub(crate) struct Sides {
 }
 
 /// The part that a relay plays for a connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) enum ConnectionRole {
     /// Both sides are hosts.
     Alone,
@@ -61,7 +59,6 @@ pub(crate) enum ConnectionRole {
 }
 
 /// The connections of a worker, for those who hand them over.
-#[derive(Debug)]
 pub(crate) struct WorkerInbox {
     pairs: Mutex<Vec<UnjoinedPair>>,
     wake: OwnedFd,

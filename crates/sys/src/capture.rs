@@ -275,7 +275,7 @@ impl CaptureRing {
 }
 
 /// A field of a packet that a filter compares.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 enum FilterField {
     /// The Ethernet type, as the kernel knows it.
     Protocol,

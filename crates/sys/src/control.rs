@@ -10,7 +10,7 @@ impl<const LENGTH: usize> ControlBuffer<LENGTH> {
 }
 
 /// One control message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) struct ControlMessage<'t> {
     pub level: i32,
     pub kind: i32,

@@ -16,7 +16,7 @@ const LATE_OF_DEVICE: u64 = 2_000_000_000;
 const SILENCE: u64 = 366 * 86_400 * 1_000_000_000;
 
 /// Times of packets as those of a clock that was never set.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct CaptureClock {
     /// The latest time so far, in nanoseconds since 1970, and the first.
     newest: Option<u64>,
@@ -35,14 +35,14 @@ pub(crate) struct CaptureClock {
 
 /// A step back after which the clock may return: a single packet, or those of another device, have
 /// an earlier time.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct ClockStep {
     at: u64,
     by: u64,
 }
 
 /// The steps of a clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct ClockSteps {
     count: u64,
     largest: Span,

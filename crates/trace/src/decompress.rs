@@ -37,7 +37,6 @@ enum DecompressedChunk {
     Last(DecompressionEnd),
 }
 
-#[derive(Debug)]
 enum DecompressionEnd {
     Whole,
     Cut,

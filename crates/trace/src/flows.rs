@@ -46,7 +46,7 @@ const MAX_KINDS: usize = 64;
 const MAX_NAMED: usize = 4;
 
 /// Packets of a capture that are no TCP segments.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct OtherPackets {
     unread: BTreeMap<UnreadHeader, u64>,
     /// Packets with further kinds of headers.

@@ -1,7 +1,7 @@
 //! Numbers in the order of the host that wrote them.
 
 /// The order of the bytes of a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ByteOrder {
     Big,
     Little,

@@ -27,7 +27,6 @@ const CAPTURED_FIRST: (u16, u16) = (2, 4);
 const SECOND: u64 = 1_000_000_000;
 
 /// A file behind its header.
-#[derive(Debug)]
 pub(crate) struct PcapReader {
     order: ByteOrder,
     nanos_per_unit: u64,

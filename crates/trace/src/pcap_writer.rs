@@ -8,7 +8,6 @@ use fullpipe_units::Time;
 use fullpipe_wire::{LinkType, pcap_header, pcap_record};
 
 /// A new file with times in nanoseconds. It is removed unless it is finished.
-#[derive(Debug)]
 pub(crate) struct PcapWriter {
     file: BufWriter<File>,
     /// The file, while it is not finished; none for a device.

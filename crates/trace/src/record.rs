@@ -8,7 +8,6 @@ use fullpipe_wire::LinkType;
 pub(crate) const MAX_CAPTURED: u32 = 256 * 1024;
 
 /// A packet in the input's buffer.
-#[derive(Debug)]
 pub(crate) struct PacketRecord {
     /// Place of the packet's bytes in the buffer, until the input is filled again.
     pub range: Range<usize>,

@@ -8,7 +8,7 @@ const FEW: usize = 32;
 pub(crate) const MANY: usize = 1 << 15;
 
 /// Passes segments on in the order of their times.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct SegmentSorter {
     /// True if segments are held back until no earlier one is to be expected.
     holds: bool,
@@ -22,7 +22,7 @@ pub(crate) struct SegmentSorter {
     pub has_passed_later: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct HeldSegment {
     at: Time,
     segment: CapturedSegment,

@@ -3,7 +3,7 @@
 use crate::headers::{IpVersion, PacketHeaders};
 
 /// Sum of 16-bit words in one's complement, folded when it is taken.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct ChecksumSum(u64);
 
 impl ChecksumSum {

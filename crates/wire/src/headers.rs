@@ -11,7 +11,7 @@ pub(crate) enum IpVersion {
 
 /// The headers of an IP packet that carries a whole TCP segment, or a train of them, or the same of
 /// UDP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct PacketHeaders {
     pub version: IpVersion,
     pub protocol: u8,

@@ -7,7 +7,7 @@ pub const VIRTIO_HEADER: usize = 10;
 /// packet sockets have it.
 ///
 /// Offsets count from where the link layer's header begins, which TUN does not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct VirtioHeader {
     pub flags: u8,
     pub gso_type: u8,

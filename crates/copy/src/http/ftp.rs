@@ -97,7 +97,7 @@ impl FtpReply {
 }
 
 /// What an FTP server says of a file.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct FtpFile {
     /// Size in bytes.
     pub size: Option<u64>,

@@ -19,7 +19,6 @@ const MIN_SHARE: f64 = 0.95;
 const MAX_HOLD: u32 = 16;
 
 /// Finds the number of connections from the rate in successive intervals.
-#[derive(Debug)]
 pub(crate) struct ConnectionGrowth {
     active: usize,
     most: usize,
@@ -36,7 +35,7 @@ pub(crate) struct ConnectionGrowth {
 }
 
 /// More connections than before, until it is known what they bring.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct GrowthTrial {
     before: usize,
     rate: BitRate,

@@ -7,7 +7,6 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 use crate::protocol::{CHUNK, FileChunks, block_offset};
 
 /// The chunks of a file that are missing: those that no connection has taken, and those of each.
-#[derive(Debug)]
 pub(crate) struct RangePlan {
     missing: VecDeque<FileChunks>,
     taken: Vec<TakenRange>,
@@ -16,7 +15,7 @@ pub(crate) struct RangePlan {
 }
 
 /// The chunks that a connection gets; none if it has no work.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct TakenRange {
     chunks: FileChunks,
     /// Another connection gets the first chunk, too.
@@ -126,7 +125,6 @@ impl RangePlan {
 }
 
 /// The chunks that a connection gets, and what it has of the first.
-#[derive(Debug)]
 pub(crate) struct RangeWork {
     pub chunks: FileChunks,
     pub filled: Vec<u8>,

@@ -7,7 +7,6 @@ use crate::root::from_home;
 use crate::walk::receiver_name;
 
 /// The places of a copy, of which one is far.
-#[derive(Debug)]
 pub(super) struct CopyPlan {
     pub host: FarHost,
     pub far_sends: bool,

@@ -356,7 +356,7 @@ enum AnotherWay {
 }
 
 /// The reason for which QUIC would help.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum ReasonForQuic {
     /// A device on the way takes window scaling away.
     Scaling,

@@ -11,7 +11,6 @@ use crate::protocol::{ZEROS, block_offset};
 use fullpipe_sys::lock;
 
 /// Writes into a part.
-#[derive(Debug)]
 pub(crate) struct PartWriter {
     pub(super) data: Arc<File>,
     /// Held while a block is written. The kernel lets one write to a file at a time, and those that
@@ -44,7 +43,6 @@ impl PartWriter {
 
 /// Data that is to be made durable. That takes long, and other connections write to the part
 /// meanwhile.
-#[derive(Debug)]
 pub(crate) struct DueSync {
     pub(super) data: Arc<File>,
     pub(super) is_spoiled: Arc<Mutex<bool>>,

@@ -33,7 +33,7 @@ pub struct ExcludePatterns {
 type Places = Vec<u64>;
 
 /// The places of a path at which a pattern may begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum PatternAnchor {
     Top,
     AnyFolder,
@@ -199,7 +199,7 @@ fn insert_state(places: &mut Places, place: usize) {
 }
 
 /// An element of a pattern that stands for one byte.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 enum PatternElement<'g> {
     Literal(u8),
     AnyOfName,

@@ -38,7 +38,6 @@ impl PathSignals {
 }
 
 /// Makes the congestion control of a connection.
-#[derive(Debug)]
 pub(super) struct CongestionFactory(pub Arc<PathSignals>);
 
 impl ControllerFactory for CongestionFactory {

@@ -217,7 +217,6 @@ async fn accept_portions(
 }
 
 /// The end of a stream that sends.
-#[derive(Debug)]
 pub(crate) struct QuicWriter {
     connection: Connection,
     runtime: Handle,
@@ -261,7 +260,6 @@ impl Write for QuicWriter {
 }
 
 /// The end of a stream that receives.
-#[derive(Debug)]
 pub(crate) struct QuicReader {
     runtime: Handle,
     arrived: UnboundedReceiver<NumberedPortion>,

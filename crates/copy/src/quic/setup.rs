@@ -66,7 +66,6 @@ const ERROR_INTERVAL: Duration = Duration::from_millis(20);
 const ACK_THRESHOLD: u32 = 9;
 
 /// A port that takes one connection of who knows the secret.
-#[derive(Debug)]
 pub(crate) struct QuicListener {
     pub port: u16,
     made: Receiver<QuicConnection>,

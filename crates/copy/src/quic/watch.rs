@@ -37,7 +37,7 @@ impl QuicWatch {
 }
 
 /// Figures at the end of the last queue.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct LossEvidence(QuicFigures);
 
 impl LossEvidence {

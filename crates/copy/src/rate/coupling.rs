@@ -24,7 +24,6 @@ const GROWTH: f64 = 2.0;
 const ROUNDS_OF_RECOVERY: u32 = 2;
 
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
-#[derive(Debug)]
 pub(crate) struct CoupledRate {
     rounds: RoundTracker,
     last: Option<FinishedRound>,
@@ -33,7 +32,7 @@ pub(crate) struct CoupledRate {
 }
 
 /// The window of a connection from an overflow on, in segments.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct CubicWindow {
     began: Time,
     /// The window that overflowed the queue, and the one behind that.

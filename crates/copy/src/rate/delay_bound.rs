@@ -54,7 +54,6 @@ const KEPT: f64 = 0.5;
 const MIN_SEGMENTS: f64 = 4.0;
 
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
-#[derive(Debug)]
 pub(crate) struct DelayBound {
     rounds: RoundTracker,
     coupling: CoupledRate,

@@ -23,7 +23,7 @@ const TARGETS: (Span, Span) = (Span::from_millis(5), Span::from_millis(10));
 const SMOOTHING: f64 = 1.0 / 8.0;
 
 /// A sample of all connections of a transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) struct StreamsSample {
     /// Bytes that were acknowledged so far, on all connections together.
     pub acknowledged: ByteCount,
@@ -37,7 +37,6 @@ pub(crate) struct StreamsSample {
 }
 
 /// Makes rounds of samples.
-#[derive(Debug)]
 pub(crate) struct RoundTracker {
     base: VecDeque<(u64, Span)>,
     last: Span,
@@ -45,7 +44,6 @@ pub(crate) struct RoundTracker {
 }
 
 /// A round as it began, and its round-trip times up to now.
-#[derive(Debug)]
 struct OpenRound {
     began: Time,
     acknowledged: ByteCount,

@@ -62,7 +62,6 @@ const SLOWDOWN: f64 = 0.5;
 const DRAINED: f64 = 1.5;
 
 /// Decides the rate of a transfer from its samples, one each 50 ms or so.
-#[derive(Debug)]
 pub(crate) struct ScavengerControl {
     phase: ScavengerPhase,
     /// Bytes that all connections together may have on their way.
@@ -89,7 +88,7 @@ pub(crate) struct ScavengerControl {
     yielding: Span,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum ScavengerPhase {
     Start,
     Steady,

@@ -16,7 +16,6 @@ use fullpipe_sys::{lock, start_thread};
 const MAX_WAITING: usize = 16;
 
 /// A file that has arrived whole.
-#[derive(Debug)]
 pub(super) struct ArrivedFile {
     pub file: Arc<IncomingFile>,
     pub part: Box<PartialFile>,

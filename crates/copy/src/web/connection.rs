@@ -26,7 +26,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const RECEIVED: usize = 64 << 10;
 
 /// The reason why a file, or a range of it, did not come.
-#[derive(Debug)]
 pub(super) enum FetchFailure {
     /// The connection broke, or the server failed: another one may help.
     Broken(String),
@@ -69,7 +68,6 @@ impl From<RuleBroken> for FetchFailure {
 }
 
 /// Makes connections to web servers.
-#[derive(Debug)]
 pub(super) struct WebClient {
     tls: Arc<ClientConfig>,
     /// Time for which a server may be silent.
@@ -186,7 +184,6 @@ fn server_addresses(url: &WebUrl) -> Result<Vec<SocketAddr>, FetchFailure> {
 }
 
 /// A socket with a deadline, behind which nothing is read.
-#[derive(Debug)]
 pub(super) struct TimedSocket {
     socket: BufReader<TcpStream>,
     deadline: Option<Instant>,
@@ -228,7 +225,6 @@ impl Write for TimedSocket {
 }
 
 /// A socket, and TLS over it where that is wanted.
-#[derive(Debug)]
 struct WebStream {
     socket: TimedSocket,
     tls: Option<Box<ClientConnection>>,
@@ -256,7 +252,6 @@ impl WebStream {
 }
 
 /// A connection to a web server.
-#[derive(Debug)]
 pub(super) struct WebConnection {
     stream: BufReader<WebStream>,
     /// The connection of commands, where the server speaks FTP.

@@ -11,7 +11,6 @@ use super::connection::{FetchFailure, TimedSocket, read_parsed};
 use crate::http::{FtpFile, FtpReply, ResponseHead, WebUrl};
 
 /// The connection of commands to an FTP server, which knows this end as anonymous (RFC 1635).
-#[derive(Debug)]
 pub(super) struct FtpControl {
     stream: BufReader<TimedSocket>,
     address: SocketAddr,

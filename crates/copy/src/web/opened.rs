@@ -18,7 +18,6 @@ const MAX_REDIRECTIONS: u32 = 10;
 const RETRY_INTERVAL: Span = Span::from_secs(1);
 
 /// A file at a web server.
-#[derive(Debug)]
 pub(super) struct OpenedFile {
     /// The URL behind all redirections.
     pub url: WebUrl,
@@ -31,7 +30,7 @@ pub(super) struct OpenedFile {
 }
 
 /// The way in which a file can be had.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) enum FileAccess {
     /// In ranges of a state that the validator shows.
     Ranges(ByteCount, Validator),

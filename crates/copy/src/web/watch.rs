@@ -26,13 +26,11 @@ const QUEUE_SHARE: f64 = 0.25;
 const QUEUE_TIME: Span = Span::from_millis(4);
 
 /// Watches the connections of a download.
-#[derive(Debug)]
 pub(super) struct SocketWatch {
     began: Instant,
     state: Mutex<WatchState>,
 }
 
-#[derive(Debug)]
 struct WatchState {
     open: Vec<(u16, TcpStream)>,
     sockets: Vec<SocketReadback>,
@@ -251,7 +249,6 @@ pub(super) const fn copy_limit(verdict: &Verdict) -> Option<CopyLimit> {
 }
 
 /// Counts what arrives, and says how fast that was since it was last asked.
-#[derive(Debug)]
 pub(super) struct ArrivalRate {
     at: Instant,
     received: u64,

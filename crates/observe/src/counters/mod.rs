@@ -80,7 +80,7 @@ impl SourceReadings {
 }
 
 /// A queueing discipline in `tc -s qdisc`.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct ListedQdisc {
     device: String,
     kind: String,

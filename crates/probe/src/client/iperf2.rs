@@ -229,7 +229,7 @@ impl FinishedUpload {
 }
 
 /// Bytes and datagrams that one stream has sent so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Default)]
 struct SentAmount {
     bytes: ByteCount,
     datagrams: Option<u64>,

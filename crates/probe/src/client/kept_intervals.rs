@@ -5,7 +5,7 @@ use fullpipe_record::{Interval, MAX_STREAM_INTERVALS};
 /// The intervals so far, with the kernel's view only as long as the record would keep it
 /// ([`fullpipe_record::Measurement::to_bounded`]): it is by far the most of an interval, and a test
 /// may last a day.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct KeptIntervals {
     pub all: Vec<Interval>,
     /// Number of the intervals of streams.

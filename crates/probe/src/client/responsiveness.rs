@@ -109,7 +109,7 @@ struct LoadedConnection {
 }
 
 /// The URLs of the test.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct TargetUrls {
     small: Uri,
     load: Http2Load,

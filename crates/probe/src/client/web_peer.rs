@@ -31,7 +31,7 @@ pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 const BLOCK: ByteCount = ByteCount::from_kib(64);
 
 /// A server, and what is asked of it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct WebPeer<'d> {
     pub destination: &'d Destination,
     pub request: &'d Request,

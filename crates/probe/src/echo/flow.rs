@@ -18,7 +18,7 @@ use super::icmp::{self, EchoMessages};
 const MAX_PACKET: usize = 256;
 
 /// An answer to an echo request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct EchoAnswer {
     pub number: u64,
     /// Time at which it arrived, by the wall clock.
@@ -28,13 +28,11 @@ pub(super) struct EchoAnswer {
 }
 
 /// A socket for echo requests, and the protocol on it.
-#[derive(Debug)]
 pub(super) struct EchoFlow {
     socket: Socket,
     protocol: EchoProtocol,
 }
 
-#[derive(Debug)]
 enum EchoProtocol {
     Icmp(EchoMessages),
     Datagrams(Box<TestCookie>),

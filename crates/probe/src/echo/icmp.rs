@@ -9,7 +9,7 @@ const HEADER: usize = 8;
 pub(crate) const LENGTH: usize = HEADER + 16;
 
 /// The form of the echo messages of a flow.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct EchoMessages {
     pub is_ipv6: bool,
     /// Set for a raw socket, which receives the messages of other flows too, and over IPv4 each

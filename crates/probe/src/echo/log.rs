@@ -28,7 +28,7 @@ pub(crate) struct EchoResult {
 }
 
 /// A request that waits for its answer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct PendingRequest {
     number: u64,
     sent: Instant,
@@ -37,7 +37,6 @@ struct PendingRequest {
 }
 
 /// The requests of a flow.
-#[derive(Debug)]
 pub(super) struct EchoLog {
     origin: Instant,
     waiting: VecDeque<PendingRequest>,

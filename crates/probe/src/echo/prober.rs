@@ -61,14 +61,13 @@ const WANTED_AFTER: u32 = 10;
 const MAX_AFTER: Duration = Duration::from_secs(1);
 
 /// Sends echo requests from a thread until [`EchoProber::finish`] is called or this is dropped.
-#[derive(Debug)]
 pub(crate) struct EchoProber {
     shared: Arc<Mutex<ProberState>>,
     thread: Option<JoinHandle<Option<EchoResult>>>,
 }
 
 /// State shared between the thread and its owner.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ProberState {
     stop: bool,
     phase: LoadPhase,
@@ -86,7 +85,7 @@ struct ProberState {
     is_settled: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Default)]
 enum LoadPhase {
     #[default]
     Before,

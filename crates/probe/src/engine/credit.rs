@@ -17,7 +17,6 @@ use super::shared::{POLL_INTERVAL, wait_for_socket};
 const ANSWER: usize = size_of::<u64>();
 
 /// The bytes that a sending program may write: its window beyond what has been answered.
-#[derive(Debug)]
 pub(crate) struct SendCredit {
     window: u64,
     pause: Duration,
@@ -96,7 +95,6 @@ impl SendCredit {
 }
 
 /// The answers of a receiving program.
-#[derive(Debug)]
 pub(crate) struct ReceiveAnswers {
     /// Bytes that are answered together; at once where that is zero.
     request: u64,

@@ -33,14 +33,12 @@ const DRAIN_INTERVAL: Duration = Duration::from_millis(4);
 
 /// A connection whose data is framed. It stays usable after the transfer if that came to its own
 /// end.
-#[derive(Debug)]
 pub(crate) struct FramedStream {
     pub socket: TcpStream,
     state: Mutex<FramedState>,
 }
 
 /// The state of a framed stream, which its thread holds while it runs.
-#[derive(Debug)]
 pub(crate) struct FramedState {
     /// The keys of TLS; `None` in the clear.
     pub records: Option<TlsRecords>,
@@ -52,7 +50,6 @@ pub(crate) struct FramedState {
 }
 
 /// The frames of a stream.
-#[derive(Debug)]
 pub(crate) enum Framing {
     /// So many bytes of content are still to be sent.
     Content(u64),
@@ -182,7 +179,7 @@ impl Framing {
 }
 
 /// The time of an output since the transfer began, its socket, and how many bytes it may have.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Moment<'s> {
     at: Span,
     socket: &'s TcpStream,
@@ -275,7 +272,7 @@ struct FramedCourse<'s> {
 }
 
 /// Bytes that are to be written, and how many of them are data.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Output {
     plain: Vec<u8>,
     bytes: Vec<u8>,

@@ -22,7 +22,6 @@ pub(crate) enum StreamRole {
 }
 
 /// A connection or a socket that carries a stream.
-#[derive(Debug)]
 pub(crate) enum StreamChannel {
     /// A connection.
     Tcp(TcpStream),
@@ -43,7 +42,6 @@ impl AsFd for StreamChannel {
 }
 
 /// A stream that is to carry data one way.
-#[derive(Debug)]
 pub(crate) struct PlannedStream {
     /// The connection or socket that carries it.
     pub channel: StreamChannel,
@@ -76,7 +74,6 @@ impl StreamCount {
 }
 
 /// A stream with a thread at work on it.
-#[derive(Debug)]
 pub(crate) struct RunningStream {
     pub channel: StreamChannel,
     pub role: StreamRole,

@@ -28,7 +28,6 @@ const MAX_DELAY: Span = Span::from_millis(100);
 const MAX_LATE_READS: u64 = 10;
 
 /// The bytes that a program may write, or read: those that its rate grants, or any number.
-#[derive(Debug)]
 pub(crate) struct WriteAllowance {
     pace: Option<BurstPace>,
     left: u64,
@@ -113,7 +112,7 @@ fn read_chunk(rate: BitRate) -> ByteCount {
 }
 
 /// Bounds of the bursts with which a sender that is late makes up for it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct CatchUp {
     /// Number of bursts that may go at once.
     at_once: u64,
@@ -152,7 +151,7 @@ impl CatchUp {
 }
 
 /// When bursts are due: from the start at equal times, so that lateness does not add up.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct BurstPace {
     rate: BitRate,
     burst: ByteCount,

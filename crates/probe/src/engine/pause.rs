@@ -17,7 +17,6 @@ use super::shared::{MAX_WAIT, wait_for_socket};
 /// a machine. While much arrives, it sleeps for a moment and reads again, as network cards do that
 /// moderate their interrupts. The kernel acknowledges all the same, and the moment is too short to
 /// fill the buffer.
-#[derive(Debug)]
 pub(crate) struct ReadPause {
     /// Bytes read since the last wait.
     fresh: u64,

@@ -5,7 +5,7 @@ use fullpipe_units::{BitRate, ByteCount, Span};
 const MAX_SAMPLES: usize = 20_000;
 
 /// The options of a transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an option of iperf3 by itself"

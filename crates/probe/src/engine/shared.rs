@@ -24,7 +24,6 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 pub(crate) const COPIED: u64 = 128 << 10;
 
 /// The state that all threads of a transfer heed.
-#[derive(Debug)]
 pub(crate) struct TransferState {
     /// Set once no more data is to be sent.
     enough: AtomicBool,

@@ -33,7 +33,6 @@ static DATA: Mutex<Weak<MappedPages>> = Mutex::new(Weak::new());
 static FILE: Mutex<Weak<File>> = Mutex::new(Weak::new());
 
 /// The bytes that a stream sends.
-#[derive(Debug)]
 pub(crate) struct StreamSource {
     data: Arc<MappedPages>,
     method: SendMethod,

@@ -30,7 +30,7 @@ pub(crate) struct FileStorage {
 }
 
 /// The reason for which a file could not be read or written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct StorageFailure {
     /// The reason as a sentence.
     pub why: String,

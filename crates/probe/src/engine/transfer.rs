@@ -32,7 +32,7 @@ pub(crate) struct RunningTransfer {
 }
 
 /// The bytes and datagrams that a transfer moved up to a moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct TransferTotals {
     /// The moment, since the data began to flow.
     pub at: Span,
@@ -41,7 +41,6 @@ pub(crate) struct TransferTotals {
 }
 
 /// A transfer that is over.
-#[derive(Debug)]
 pub(crate) struct StreamTotals {
     /// The totals of the transfer.
     pub totals: TransferTotals,
@@ -61,7 +60,7 @@ pub(crate) struct StreamTotals {
 
 /// Connections of TCP of a transfer that is over. They stay open: what was written before its end
 /// goes out after it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct SenderSockets(Vec<TcpStream>);
 
 impl SenderSockets {

@@ -174,7 +174,7 @@ fn monotonic_time() -> Span {
 }
 
 /// The time since which the network has reported that no receiver is there.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ReceiverAbsence {
     /// When it first said so, and last.
     said: Option<(Instant, Instant)>,

@@ -1,6 +1,5 @@
 //! A client's end of a connection: small objects, and one load.
 
-use std::fmt;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, ready};
@@ -48,7 +47,6 @@ enum PartOfAnswer {
 }
 
 /// A small object that came.
-#[derive(Debug)]
 pub(crate) struct SmallObject {
     pub status: u16,
     pub body: Vec<u8>,
@@ -57,7 +55,7 @@ pub(crate) struct SmallObject {
 }
 
 /// The load that a connection is to carry.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Http2Load {
     /// The object at this URL, again and again.
     Download(Uri),
@@ -76,7 +74,7 @@ enum PartOfLoad {
 }
 
 /// Requests for a small object on a connection under load, by a clock that others may change.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct LoadedProbes {
     url: Uri,
     due: Instant,
@@ -84,7 +82,7 @@ pub(crate) struct LoadedProbes {
 }
 
 /// What all connections under load share of their probes.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct SharedProbes {
     /// Time between two probes of one connection; none are sent if it is zero.
     period: Mutex<Duration>,
@@ -360,11 +358,5 @@ impl AskedObject {
             body: std::mem::take(&mut self.body),
             took: self.at.elapsed().into(),
         }))
-    }
-}
-
-impl fmt::Debug for Http2Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Http2Client({} asked)", self.asked.len())
     }
 }

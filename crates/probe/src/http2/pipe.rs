@@ -14,10 +14,10 @@ const MAX_UNREAD: usize = 1 << 20;
 
 /// Both buffers, of which the library has one handle and whoever drives it the other. Nobody is
 /// woken: the connection is polled after each change.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Pipe(Arc<Mutex<PipeBuffers>>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct PipeBuffers {
     input: Vec<u8>,
     /// Bytes of the input that were read.

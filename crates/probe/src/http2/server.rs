@@ -1,6 +1,5 @@
 //! A server's end of a connection.
 
-use std::fmt;
 use std::mem::take;
 use std::pin::Pin;
 use std::task::Poll;
@@ -42,7 +41,6 @@ const WINDOW_SETTING: [u8; 2] = [0, 4];
 const INITIAL_WINDOW: u64 = 65_535;
 
 /// What a request gets.
-#[derive(Debug)]
 pub(crate) enum Http2Reply {
     /// This answer, whatever else the connection carries.
     Answer(Answer),
@@ -88,7 +86,6 @@ enum ServerState {
 }
 
 /// A load that a request asks for.
-#[derive(Debug)]
 pub(crate) struct WaitingLoad {
     pub head: RequestHead,
     reply: Http2Reply,
@@ -109,7 +106,7 @@ struct PermittedLoads {
 }
 
 /// Time in which the windows of the other end let nothing be sent.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 struct HeldBack {
     since: Option<Span>,
     past: Http2Wait,
@@ -425,12 +422,6 @@ impl Http2Server {
         if self.loads.is_empty() {
             self.permitted = None;
         }
-    }
-}
-
-impl fmt::Debug for Http2Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Http2Server({} loads)", self.loads.len())
     }
 }
 

@@ -8,14 +8,12 @@ use fullpipe_record::{Hop, Refusal, RouteMethod, RouteMtu, RouteReport};
 use super::socket::ProbeReply;
 
 /// The state of a route that is being traced.
-#[derive(Debug)]
 pub(super) struct RouteState {
     target: IpAddr,
     /// The probes, in the order of their numbers.
     probes: Vec<SentProbe>,
 }
 
-#[derive(Debug)]
 struct SentProbe {
     /// TTL of the probe; `None` if it may go the whole way.
     hop: Option<u8>,
@@ -24,7 +22,7 @@ struct SentProbe {
     reply: Option<TimedReply>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct TimedReply {
     kind: ProbeReply,
     by: Option<IpAddr>,

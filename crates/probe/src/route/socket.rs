@@ -34,7 +34,7 @@ const MAX_AT_ONCE: usize = 256;
 const WHOLE_WAY: u8 = 64;
 
 /// The kind of reply to a probe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProbeReply {
     /// The target answered.
     Reached,
@@ -49,7 +49,7 @@ pub(super) enum ProbeReply {
 }
 
 /// A reply to a probe.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct ReceivedReply {
     /// Number of the probe; `None` if this host itself did not send it.
     pub number: Option<u16>,
@@ -58,7 +58,6 @@ pub(super) struct ReceivedReply {
 }
 
 /// A socket for probes to one target.
-#[derive(Debug)]
 pub(super) struct ProbeSocket {
     socket: Socket,
     target: IpAddr,

@@ -105,7 +105,6 @@ impl ClientRejection {
 }
 
 /// The admission control of a server. Whatever is admitted holds an [`AdmissionPermit`].
-#[derive(Debug)]
 pub(super) struct Admission {
     limits: ServerLimits,
     /// Number of connections, of any kind, for which there are descriptors.
@@ -159,7 +158,7 @@ struct AdmittedLoad {
 }
 
 /// The recent activity of a load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LoadActivity {
     pub rate: BitRate,
     /// Time for which it has made hardly any progress.

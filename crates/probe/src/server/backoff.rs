@@ -30,7 +30,7 @@ const MAX_PREFIXES: usize = 4096;
 const MAX_KNOWN: usize = 4096;
 
 /// The wrong passwords of each client prefix, and of each user by number.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct LoginBackoff {
     of_prefixes: HashMap<u128, LoginFailures>,
     of_users: HashMap<usize, LoginFailures>,
@@ -38,7 +38,7 @@ pub(super) struct LoginBackoff {
     known: VecDeque<(usize, u128)>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct LoginFailures {
     count: u32,
     latest: Instant,

@@ -246,7 +246,7 @@ async fn run_server(
 }
 
 /// The maximum time that a client may take for a reply, and the other timeouts that follow from it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct ClientTimeout(Span);
 
 impl ClientTimeout {

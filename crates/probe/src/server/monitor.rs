@@ -36,7 +36,7 @@ pub(super) fn permitted_burst(burst: ByteCount, limit: Option<BitRate>) -> ByteC
 }
 
 /// The bounds of a transfer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) struct TransferBounds {
     /// Maximum duration; `None` if it is not bounded.
     pub max_duration: Option<Span>,
@@ -50,7 +50,6 @@ pub(super) struct TransferBounds {
 }
 
 /// The counts of a transfer under way, and its bounds.
-#[derive(Debug)]
 pub(super) struct TransferMonitor {
     bounds: TransferBounds,
     /// Bytes at times of the last [`MAX_WINDOW`], oldest first.

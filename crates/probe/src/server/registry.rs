@@ -19,7 +19,6 @@ const MAX_CLOSED: usize = 1024;
 const ECHO_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A stream that was accepted for a test.
-#[derive(Debug)]
 pub(super) struct AcceptedStream {
     pub channel: StreamChannel,
     /// Permit of the pending connection. Its number orders the streams, because the first bytes of
@@ -41,7 +40,6 @@ pub(super) enum CookieState {
 }
 
 /// A test that waits for UDP streams.
-#[derive(Debug)]
 struct PendingStreams {
     cookie: TestCookie,
     /// Local address of its control connection.
@@ -53,7 +51,6 @@ struct PendingStreams {
 }
 
 /// A test that has ended.
-#[derive(Debug)]
 struct ClosedTest {
     cookie: TestCookie,
     client: Option<IpAddr>,
@@ -61,7 +58,7 @@ struct ClosedTest {
 }
 
 /// The tests under way, and the last ones that have ended.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct TestRegistry {
     open: HashMap<TestCookie, (IpAddr, StreamSender)>,
     closed: VecDeque<ClosedTest>,

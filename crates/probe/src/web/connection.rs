@@ -16,7 +16,6 @@ use crate::engine::{FramedStream, Framing};
 const READ: usize = 16 << 10;
 
 /// A connection, inside TLS or not.
-#[derive(Debug)]
 pub(crate) struct WebConnection {
     socket: TcpStream,
     records: Option<TlsRecords>,
@@ -26,7 +25,6 @@ pub(crate) struct WebConnection {
 }
 
 /// The error of a connection of which no head could be read.
-#[derive(Debug)]
 pub(crate) enum HeadFailure {
     /// The connection ended or broke.
     Ended,

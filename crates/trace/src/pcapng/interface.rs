@@ -9,7 +9,6 @@ const RESOLUTION: u16 = 9;
 const OFFSET: u16 = 14;
 
 /// An interface as its packets need it.
-#[derive(Debug)]
 pub(super) struct CaptureInterface {
     pub link: LinkType,
     /// Bytes kept of each packet; zero where there is no limit.
@@ -74,7 +73,7 @@ impl CaptureInterface {
 }
 
 /// The unit of times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum TimeUnit {
     /// Nanoseconds per unit.
     Many(u64),

@@ -34,7 +34,6 @@ const MAX_BLOCK: usize = 16 << 20;
 const MAX_INTERFACES: usize = 4096;
 
 /// A file within a section.
-#[derive(Debug)]
 pub(crate) struct PcapNg {
     order: ByteOrder,
     /// Interfaces of this section.

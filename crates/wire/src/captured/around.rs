@@ -1,14 +1,14 @@
 //! Tags and tunnels around a packet.
 
 /// Identifies the network that a packet belongs to, where several share a link.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct NetworkLayers {
     /// Hash (FNV-1a) of the layers; zero without any.
     pub network: u32,
 }
 
 /// A layer around a packet, by a number of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum OuterLayer {
     Vlan = 1,
     Mpls,

@@ -22,7 +22,7 @@ const PADDING: u8 = 0;
 const JUMBO: u8 = 0xC2;
 
 /// An IP packet.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct IpPacket<'p> {
     pub addresses: AddressPair<'p>,
     pub protocol: u8,
@@ -34,7 +34,7 @@ pub(super) struct IpPacket<'p> {
 }
 
 /// Source and destination behind each other.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) enum AddressPair<'p> {
     V4(&'p [[u8; 4]; 2]),
     V6(&'p [[u8; 16]; 2]),

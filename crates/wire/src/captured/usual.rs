@@ -13,7 +13,7 @@ const IP: usize = 20;
 const TCP_WITH_TIMESTAMPS: usize = 32;
 
 /// The headers of a usual packet behind that of Ethernet.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct UsualHeaders<'p> {
     ip: &'p [u8; IP],
     tcp: &'p [u8; TCP_WITH_TIMESTAMPS],

@@ -3,7 +3,7 @@
 use super::ParseStop;
 
 /// The rest of a packet, from one of its headers on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct PacketView<'p> {
     /// The captured part of it.
     pub bytes: &'p [u8],

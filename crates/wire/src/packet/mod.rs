@@ -32,7 +32,7 @@ pub struct IpPacketTrain {
     opaque_checksum: Option<(u16, u16)>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 struct TrainHeader {
     gso_type: u8,
     /// Payload of each segment but perhaps the last; never zero.

@@ -54,7 +54,7 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(5);
 const QUEUE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Totals of a test, as this end counted them.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Clone, Default)]
 pub(super) struct TestTotals {
     pub bytes: ByteCount,
     pub rate: BitRate,

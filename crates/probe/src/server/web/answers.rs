@@ -33,7 +33,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// What the small answers to one client are made of.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct SmallAnswers {
     pub results: Arc<Mutex<KeptResults>>,
     pub client: IpAddr,

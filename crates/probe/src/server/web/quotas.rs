@@ -27,7 +27,7 @@ pub struct WebQuotas {
 }
 
 /// The bytes of a time that begins with the first transfer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Account {
     ends: Instant,
     bytes: ByteCount,
@@ -53,7 +53,6 @@ impl Account {
 }
 
 /// The bytes that were moved lately.
-#[derive(Debug)]
 pub(super) struct MovedBytes {
     quotas: WebQuotas,
     all: Account,

@@ -20,7 +20,6 @@ const MAX_RESULT: usize = 64 << 10;
 const MAX_BYTES: usize = 64 << 20;
 
 /// A result that is kept.
-#[derive(Debug)]
 pub(super) struct KeptResult {
     kept: Instant,
     id: String,
@@ -67,7 +66,7 @@ impl KeptResult {
 }
 
 /// The latest results.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct KeptResults(VecDeque<KeptResult>);
 
 impl KeptResults {
