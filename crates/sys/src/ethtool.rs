@@ -7,8 +7,8 @@ use std::os::fd::AsRawFd;
 use fullpipe_units::{BitRate, SegCount};
 
 use crate::dump::{parse_text, read_word};
-use crate::interface::{control_socket, interface_request};
-use crate::socket::check_call;
+use crate::interface::interface_request;
+use crate::socket::{check_call, control_socket};
 
 /// Something that a device may do for the kernel: `tx-tcp-segmentation`, `rx-gro`…
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use fullpipe_units::{ByteCount, SegCount};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::route::set_link;
+use crate::socket::control_socket;
 
 /// A point-to-point link as one end sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,11 +171,6 @@ pub(crate) fn interface_request(name: &str) -> io::Result<libc::ifreq> {
         *slot = byte as libc::c_char;
     }
     Ok(request)
-}
-
-pub(crate) fn control_socket() -> io::Result<OwnedFd> {
-    let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
-    Ok(socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
 fn set_mtu(control: &OwnedFd, name: &str, mtu: ByteCount) -> io::Result<()> {

@@ -10,8 +10,7 @@ use rustix::thread::{
     LinkNameSpaceType, ThreadNameSpaceType, move_into_link_name_space, move_into_thread_name_spaces,
 };
 
-use crate::interface::control_socket;
-use crate::socket::{check_call, socket_option};
+use crate::socket::{check_call, control_socket, socket_option};
 
 /// A network namespace, kept alive by a descriptor.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use rustix::net::netdevice::name_to_index;
 
 use crate::device::queue_states;
 use crate::dump::netlink_message;
-use crate::interface::control_socket;
 use crate::route::{nul_terminated, push_attribute, send_request};
+use crate::socket::control_socket;
 
 /// The queueing discipline of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]

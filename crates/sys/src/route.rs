@@ -12,8 +12,8 @@ use crate::dump::{
     HEADER_LENGTH, address_bytes, attribute_u32, check_acknowledgement, netlink_message,
     netlink_socket,
 };
-use crate::interface::control_socket;
 use crate::namespace::NetNamespace;
+use crate::socket::control_socket;
 
 /// `struct ifinfomsg`; all zeros names no device by its number.
 const NO_DEVICE: [u8; 16] = [0; 16];

@@ -9,8 +9,8 @@ use crate::dump::{
     address_of, attribute, attribute_u32, dump_list, netlink_message, parse_attributes, parse_text,
     parse_u32, u32_at,
 };
-use crate::interface::control_socket;
 use crate::route::{push_attribute, send_request};
+use crate::socket::control_socket;
 
 /// Metrics of a route that are numbers, by the names of `ip route` and their numbers in
 /// `linux/rtnetlink.h`.

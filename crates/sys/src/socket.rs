@@ -1,10 +1,11 @@
 //! Socket options that the standard library lacks, read and set.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use fullpipe_record::{SocketMemory, TcpInfo};
 use fullpipe_units::{BitRate, ByteCount};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use crate::dump::read_word;
@@ -147,6 +148,11 @@ pub(crate) fn set_option(socket: impl AsFd, level: i32, name: i32, value: &[u8])
 /// Switches an option on.
 pub(crate) fn enable_option(socket: impl AsFd, level: i32, name: i32) -> io::Result<()> {
     set_option(socket, level, name, &1_i32.to_ne_bytes())
+}
+
+pub(crate) fn control_socket() -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::INET, SocketType::DGRAM);
+    Ok(socket_with(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Returns the error of the last system call unless it was `done`.
