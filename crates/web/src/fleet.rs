@@ -12,7 +12,7 @@ use fullpipe_record::Document;
 use fullpipe_store::{ArchiveLocation, NewDocument};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -315,13 +315,18 @@ fn json_answer(value: &impl Serialize) -> Result<Answer, Refusal> {
 }
 
 async fn read_body(request: Request<Incoming>, most: usize) -> Result<Vec<u8>, Refusal> {
+    let too_large = Refusal::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        format!("the body broke off, or is longer than {most} bytes"),
+    );
+    // Said before it is sent, whoever asks first hears it.
+    if request.body().size_hint().lower() > most as u64 {
+        return Err(too_large);
+    }
     let body = Limited::new(request.into_body(), most);
     match timeout(BODY_DEADLINE, body.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
-        Ok(Err(_)) => Err(Refusal::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("the body broke off, or is longer than {most} bytes"),
-        )),
+        Ok(Err(_)) => Err(too_large),
         Err(_) => Err(Refusal::new(
             StatusCode::REQUEST_TIMEOUT,
             "the body did not come in time",

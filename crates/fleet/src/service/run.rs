@@ -31,7 +31,7 @@ use crate::{Agent, AgentDisk};
 const LONGEST_WAIT: u64 = 50;
 
 /// Shortest and longest time after a controller that cannot be reached.
-const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
 /// Time after which the program that serves tests is started again.
 const RESTART: Duration = Duration::from_secs(5);

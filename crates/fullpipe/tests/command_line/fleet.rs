@@ -177,8 +177,8 @@ fn an_invitation_is_good_once_and_for_this_fleet() {
     write_secret(other.file("one/identity.json"), &identity);
     let log = other.file("log");
     let mut stray = other.agent("one", &[]);
-    stray.stderr(fs::File::create(&log).unwrap());
-    let _stray = Child(stray.stdout(Stdio::null()).spawn().unwrap());
+    stray.stdout(fs::File::create(&log).unwrap());
+    let _stray = Child(stray.stderr(Stdio::null()).spawn().unwrap());
     let says = || fs::read_to_string(&log).is_ok_and(|log| log.contains("cannot be reached"));
     assert!(within(Duration::from_secs(SECONDS), says));
 }

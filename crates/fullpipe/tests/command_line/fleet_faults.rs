@@ -6,7 +6,9 @@ mod tests_alone {
     use std::thread::sleep;
     use std::time::{Duration, Instant};
 
-    use fullpipe_testkit::{Postgres, Running, free_port, random_bytes, require, wait_for_listener};
+    use fullpipe_testkit::{
+        Postgres, Running, free_port, random_bytes, require, wait_for_listener,
+    };
     use tempfile::TempDir;
 
     use crate::common::{fullpipe, run};
@@ -50,7 +52,9 @@ mod tests_alone {
             ];
             let port = self.ports[number];
             let mut command = fullpipe(&words);
-            command.arg(format!("--port={port}")).args(["--store", &self.url]);
+            command
+                .arg(format!("--port={port}"))
+                .args(["--store", &self.url]);
             self.controllers[number] = Some(Running::start(&mut command));
         }
 
@@ -85,11 +89,20 @@ mod tests_alone {
 
         /// Identifiers of the documents in an archive.
         fn documents(archive: &str) -> Vec<String> {
-            let words = ["store", "list", "--json", "--limit=100000", "--store", archive];
+            let words = [
+                "store",
+                "list",
+                "--json",
+                "--limit=100000",
+                "--store",
+                archive,
+            ];
             let listed = run(&mut fullpipe(&words), 60);
             let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
             let stored = listed["stored"].as_array().unwrap();
-            let ids = stored.iter().map(|head| head["id"].as_str().unwrap().to_owned());
+            let ids = stored
+                .iter()
+                .map(|head| head["id"].as_str().unwrap().to_owned());
             ids.collect()
         }
 

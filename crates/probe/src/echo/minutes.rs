@@ -113,10 +113,9 @@ impl EchoedHost {
                     let left = self.left.take();
                     self.rtts.extend(left.map(|left| came.saturating_sub(left)));
                 }
-                Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // About an earlier request: it is read once.
-                Err(_) => {}
+                // An answer that is late, or an error about an earlier request.
+                Ok(_) | Err(_) => {}
             }
         }
     }

@@ -36,7 +36,7 @@ pub(super) fn permitted_burst(burst: ByteCount, limit: Option<BitRate>) -> ByteC
 }
 
 /// The bounds of a transfer.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TransferBounds {
     /// Maximum duration; `None` if it is not bounded.
     pub max_duration: Option<Span>,

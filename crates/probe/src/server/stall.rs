@@ -30,7 +30,7 @@ const MIN_RATE_PART: f64 = 16.0;
 const FEW_STREAMS: u16 = 8;
 
 /// The least progress of a transfer.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StallBounds {
     /// Time over which progress is averaged, and after which a transfer without any ends.
     timeout: Span,
