@@ -1,9 +1,9 @@
 //! The JSON of both messages. What is accepted as a request can be sent again, unless its texts are
 //! too long, and means the same. And what iperf3 says of users: the decrypted text, which nobody
-//! can guess, and the file of users.
+//! can guess, and the file of users; and tickets.
 #![no_main]
 
-use fullpipe_iperf::{ErrorNumber, TestParameters, TestResults, UserCredentials, UserList};
+use fullpipe_iperf::{ErrorNumber, SealedTicket, TestParameters, TestResults, UserCredentials, UserList};
 use fullpipe_units::Span;
 use libfuzzer_sys::fuzz_target;
 
@@ -13,6 +13,9 @@ fuzz_target!(|json: &[u8]| {
             UserCredentials::from_text(credentials.to_text(time).as_bytes()),
             Ok((credentials, time))
         );
+    }
+    if let Ok(ticket) = SealedTicket::from_line(json) {
+        assert_eq!(SealedTicket::from_line(ticket.to_line().as_bytes()), Ok(ticket));
     }
     if let Ok(users) = UserList::from_file_content(json) {
         assert!(users.check_login(json, 0, Span::ZERO).is_err());

@@ -1,7 +1,9 @@
 //! The independent half of the labelled bench: a case of each view over a path that is not the
 //! lab's.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
@@ -199,4 +201,56 @@ mod tests_alone {
             "{said}"
         );
     }
+}
+
+/// Returns the files of a folder of records by their names.
+fn records(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let named = files.map(|file| (file.file_name().unwrap().into(), fs::read(file).unwrap()));
+    named.collect()
+}
+
+#[test]
+fn shards_of_a_seed_write_the_records_of_one_process() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [whole, shards] = folders
+        .each_ref()
+        .map(|folder| folder.path().to_str().unwrap());
+    let cases = [
+        "--virtual",
+        "--view",
+        "both-ends",
+        "--seed",
+        "5",
+        "--seed",
+        "6",
+        "--count",
+        "5",
+        "--record",
+    ];
+    independent(&[&cases[..], &[whole]].concat());
+    let of_shard = |shard: &str| {
+        independent(&[&cases[..], &[shards, "--shard", shard]].concat());
+        records(folders[1].path()).len()
+    };
+    let counts: Vec<usize> = ["1/3", "2/3", "2/3", "3/3"].map(of_shard).to_vec();
+    let all = records(folders[0].path());
+    assert!(
+        all.len() > 5 && counts[0] < counts[1] && counts[2] < counts[3],
+        "{counts:?}"
+    );
+    assert_eq!(counts[1], counts[2], "twice the same is once");
+    assert!(all == records(folders[1].path()), "{:?}", all.keys());
+    let judged = folders
+        .each_ref()
+        .map(|folder| text(&independent(&["--from", folder.path().to_str().unwrap()])));
+    assert_eq!(judged[0], judged[1]);
+    let unseeded = independent(&["--shard", "1/2"]);
+    assert_eq!(
+        unseeded.status.code(),
+        Some(2),
+        "each process would draw its own cases"
+    );
 }

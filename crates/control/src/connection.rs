@@ -308,6 +308,18 @@ impl ControlConnection {
         }
     }
 
+    /// Returns the certificate that the other end has shown, in DER, without those above it; `None`
+    /// if it has shown none.
+    pub fn peer_certificate(&self) -> Option<&[u8]> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Encrypted(encrypted) => {
+                let chain = encrypted.stream.get_ref().1.peer_certificates()?;
+                chain.first().map(AsRef::as_ref)
+            }
+        }
+    }
+
     /// Returns keying material of TLS (RFC 8446, section 7.5), by which a proof holds for this
     /// connection alone; zeros in the clear.
     ///

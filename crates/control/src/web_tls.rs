@@ -3,16 +3,20 @@
 use std::io;
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use tokio::net::TcpStream;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
 use tokio_rustls::rustls::crypto::{CryptoProvider, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{
-    CipherSuite, ClientConfig, DigitallySignedStruct, Error as RustlsError, ServerConfig,
-    SignatureScheme,
+    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, Error as RustlsError,
+    RootCertStore, ServerConfig, SignatureScheme,
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -46,18 +50,44 @@ impl WebIdentity {
     /// # Errors
     /// Fails if they cannot be read, or do not belong together.
     pub fn from_pem(certificates: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        Self::verifying_clients(certificates, key, WebPkiClientVerifier::no_client_auth())
+    }
+
+    fn verifying_clients(
+        certificates: &[u8],
+        key: &[u8],
+        verifier: Arc<dyn ClientCertVerifier>,
+    ) -> Result<Self, TlsError> {
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| TlsError::Pem {
             wanted: "private key",
             cause,
         })?;
         let mut config = ServerConfig::builder_with_provider(provider_of_records())
             .with_protocol_versions(VERSIONS)?
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_single_cert(certificate_chain(certificates)?, key)?;
         config.alpn_protocols = [HTTP2, HTTP1].map(<[u8]>::to_vec).into();
         // A ticket would be a record that the next connection is not faster by.
         config.send_tls13_tickets = 0;
         Ok(Self(Arc::new(config)))
+    }
+
+    /// Returns the same for clients of which some have a certificate of `authority`, in PEM
+    /// ([`ControlConnection::peer_certificate`]); one of another authority is refused.
+    ///
+    /// # Errors
+    /// Fails if there is no such authority.
+    pub fn knowing_clients(
+        certificates: &[u8],
+        key: &[u8],
+        authority: &[u8],
+    ) -> Result<Self, TlsError> {
+        let roots = Arc::new(root_certificates(authority)?);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider_of_records())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| RustlsError::General(error.to_string()))?;
+        Self::verifying_clients(certificates, key, verifier)
     }
 
     /// Completes the handshake with a client that asks for TLS. Deadlines are the caller's affair.
@@ -89,6 +119,40 @@ impl WebClientTls {
     /// Fails if the library lacks what is needed.
     pub fn trusting(trust: &TlsTrust) -> Result<Self, TlsError> {
         Self::verifying_by(trust.verifier())
+    }
+
+    /// Returns the side of a client that takes certificates of one authority, which a server sends
+    /// with its own and whose SHA-256 is `fingerprint`.
+    ///
+    /// # Errors
+    /// Fails if the library lacks what is needed.
+    pub fn pinning_authority(fingerprint: [u8; 32]) -> Result<Self, TlsError> {
+        Self::verifying_by(Arc::new(PinnedAuthority {
+            fingerprint,
+            any: AnyCertificate(provider_of_records()),
+        }))
+    }
+
+    /// Returns the side of a client that takes the certificates of `authority` and shows its own,
+    /// all in PEM.
+    ///
+    /// # Errors
+    /// Fails if they cannot be read, or do not belong together.
+    pub fn with_certificate(
+        authority: &[u8],
+        certificate: &[u8],
+        key: &[u8],
+    ) -> Result<Self, TlsError> {
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|cause| TlsError::Pem {
+            wanted: "private key",
+            cause,
+        })?;
+        let mut config = ClientConfig::builder_with_provider(provider_of_records())
+            .with_protocol_versions(VERSIONS)?
+            .with_root_certificates(root_certificates(authority)?)
+            .with_client_auth_cert(certificate_chain(certificate)?, key)?;
+        config.alpn_protocols = vec![HTTP1.to_vec()];
+        Ok(Self(Arc::new(config)))
     }
 
     /// Returns the side of a client that speaks HTTP/2 too, and likes that better.
@@ -134,6 +198,70 @@ fn provider_of_records() -> Arc<CryptoProvider> {
         .cipher_suites
         .retain(|suite| suite.suite() == CipherSuite::TLS13_AES_256_GCM_SHA384);
     Arc::new(provider)
+}
+
+fn root_certificates(authority: &[u8]) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificate_chain(authority)? {
+        roots.add(certificate)?;
+    }
+    Ok(roots)
+}
+
+/// Takes certificates of the one authority that is known by its hash.
+#[derive(Debug)]
+struct PinnedAuthority {
+    fingerprint: [u8; 32],
+    any: AnyCertificate,
+}
+
+impl ServerCertVerifier for PinnedAuthority {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, RustlsError> {
+        let is_pinned = |authority: &&CertificateDer<'_>| {
+            digest(&SHA256, authority).as_ref() == self.fingerprint
+        };
+        let authority = intermediates
+            .iter()
+            .find(is_pinned)
+            .ok_or(CertificateError::UnknownIssuer)?;
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone().into_owned())?;
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.any.0))
+            .build()
+            .map_err(|error| RustlsError::General(error.to_string()))?
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        self.any
+            .verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        self.any
+            .verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.any.supported_verify_schemes()
+    }
 }
 
 /// Takes any certificate whose key signs the handshake.

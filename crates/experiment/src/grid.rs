@@ -1,5 +1,6 @@
 //! Grids: many paths, a measurement on each, and how good the predictions were.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use fullpipe_lab::Backend;
@@ -15,6 +16,7 @@ use fullpipe_units::{Ratio, Span, median};
 
 use crate::duration::required_duration;
 use crate::error::ExperimentError;
+use crate::simulated::row_id;
 use crate::steps::{run_scenario, run_scenario_virtually};
 use crate::target::Interrupt;
 
@@ -33,9 +35,12 @@ pub enum GridPlace {
     Virtual,
 }
 
+/// Cells that were simulated before, by their identifiers.
+pub type KnownCells = BTreeMap<String, GridCell>;
+
 /// Measures every cell of `grid` in `place`, between hosts with `settings` but for what the cell
 /// changes, for as long as its prediction needs to be judged. A cell runs until a run is valid,
-/// three times at most.
+/// three times at most. Cells in virtual time that are `known` are taken as they are.
 ///
 /// An interrupt ends it after the cells that are done, which are kept.
 ///
@@ -44,7 +49,7 @@ pub enum GridPlace {
 pub fn run_grid(
     grid: &ScenarioGrid,
     settings: &HostSettings,
-    place: GridPlace,
+    (place, known): (GridPlace, &KnownCells),
     interrupt: Interrupt<'_>,
     observe: &mut dyn FnMut(&Event),
 ) -> Result<GridReport, ExperimentError> {
@@ -53,6 +58,11 @@ pub fn run_grid(
     let mut interrupted = false;
     for (index, cell) in grid.cells.iter().enumerate() {
         let cell = with_required_duration(cell, settings, grid.longest);
+        let id = cell_id(&cell, place);
+        if let Some(done) = known.get(&id) {
+            cells.push(done.clone());
+            continue;
+        }
         observe(&Event::CellBegan(cell_began_event(index, grid, &cell)));
         let run = match place {
             GridPlace::Lab { backend, .. } => {
@@ -65,7 +75,10 @@ pub fn run_grid(
                 let Some(step) = report.steps.pop() else {
                     continue;
                 };
-                let done = judge_cell(&cell, step, place);
+                let done = GridCell {
+                    id,
+                    ..judge_cell(&cell, step, place)
+                };
                 observe(&Event::Cell(Box::new(done.clone())));
                 cells.push(done);
             }
@@ -103,6 +116,24 @@ pub fn grid_duration(grid: &ScenarioGrid, settings: &HostSettings) -> Span {
             .duration
     });
     durations.fold(Span::ZERO, |sum, duration| sum + duration)
+}
+
+/// Returns the identifiers of the cells of a grid in virtual time, in their order.
+pub fn virtual_cell_ids(grid: &ScenarioGrid, settings: &HostSettings) -> Vec<String> {
+    let cells = grid.cells.iter();
+    cells
+        .map(|cell| with_required_duration(cell, settings, grid.longest))
+        .map(|cell| cell_id(&cell, GridPlace::Virtual))
+        .collect()
+}
+
+/// Returns the identifier of a cell in virtual time, where the hosts have the settings of
+/// [`GridPlace::Virtual`]. What a kernel does follows from more than the cell.
+fn cell_id(cell: &Scenario, place: GridPlace) -> String {
+    match place {
+        GridPlace::Virtual => row_id(&cell),
+        GridPlace::Lab { .. } => String::new(),
+    }
 }
 
 /// The cell with the duration that its prediction needs.
@@ -148,6 +179,7 @@ fn judge_cell(cell: &Scenario, step: LabStep, place: GridPlace) -> GridCell {
     };
     let prediction = step.prediction;
     GridCell {
+        id: String::new(),
         bound: cell.title.clone(),
         path: cell.path.clone(),
         inside: step

@@ -61,7 +61,7 @@ cfg_if::cfg_if! {
         };
         pub use cross_traffic::keep_cross_traffic;
         pub use far_end::{FarEnd, FarEndFailure, serve_far_end};
-        pub use grid::{GridPlace, grid_duration, run_grid};
+        pub use grid::{GridPlace, KnownCells, grid_duration, run_grid, virtual_cell_ids};
         pub use in_lab::LabTarget;
         pub use loaded::EmulatedTarget;
         pub use pending_changes::WatchedJournal;

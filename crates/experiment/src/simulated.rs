@@ -2,6 +2,7 @@
 //! order.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -13,6 +14,7 @@ use fullpipe_record::{
     Transport,
 };
 use fullpipe_sim::{NotModelled, Simulation, SimulationPlan};
+use fullpipe_store::id_of_bytes;
 use fullpipe_units::{BitRate, ByteCount, SegCount, Span, Time};
 
 use crate::error::ExperimentError;
@@ -266,6 +268,12 @@ pub fn simulate_summaries(
     )
 }
 
+/// Returns the identifier of a result in virtual time that follows from `inputs`, whose every field
+/// takes part, and from the version of this program.
+pub(crate) fn row_id(inputs: &dyn Debug) -> String {
+    id_of_bytes(format!("{} {inputs:?}", env!("CARGO_PKG_VERSION")).as_bytes())
+}
+
 /// Runs `plans` by `run` with `seeds` seeds each, and passes the results to `each`, in order.
 fn with_seeds<R: Send>(
     plans: &[NamedPlan],
@@ -301,6 +309,11 @@ fn with_seeds<R: Send>(
 }
 
 impl NamedPlan {
+    /// Returns the identifier of what this plan comes to with so many seeds.
+    pub fn row_id(&self, seeds: usize) -> String {
+        row_id(&(self, seeds))
+    }
+
     fn not_modelled_error(&self, cause: NotModelled) -> ExperimentError {
         match self.name.clone() {
             Some(name) => ExperimentError::Named { name, cause },
@@ -384,6 +397,7 @@ fn summarise_outcomes(
     let middle = outcomes.len() / 2;
     let (low, median, high) = (outcomes.first()?, outcomes.get(middle)?, outcomes.last()?);
     Some(SimulatedTransfer {
+        id: named.row_id(outcomes.len()),
         name: named.name.clone(),
         path: named.plan.path.clone(),
         request: named.plan.request.clone(),

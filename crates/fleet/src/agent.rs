@@ -68,7 +68,7 @@ impl<D: AgentStorage> Agent<D> {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             reports: reports.cloned().collect(),
             tickets: self.state.given_tickets(clock.seconds()),
-            echoes: Vec::new(),
+            ..PollRequest::default()
         }
     }
 

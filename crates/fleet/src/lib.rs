@@ -9,12 +9,17 @@
 
 mod agent;
 mod disk;
+mod identity;
 mod ledger;
 pub mod plan;
+pub mod service;
 mod status;
 
 pub use agent::{Agent, AgentStorage};
 pub use disk::AgentDisk;
+pub use identity::{
+    FleetAuthority, HostKey, IdentityError, InviteCode, SignedCertificate, certificate_hash,
+};
 pub use ledger::{Announcement, FleetHost, FleetLedger, InviteError, WEBHOOK};
 pub use status::{
     ChangedPair, FleetIncident, FleetStatus, HostStatus, PairStatus, PairStatusKind, fleet_status,

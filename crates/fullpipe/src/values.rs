@@ -15,8 +15,8 @@ use jiff::Timestamp;
 
 #[cfg(target_os = "linux")]
 pub(crate) use secrets::{
-    read_key_file, read_protected_file, read_secret_file, read_user_file, rsa_private_key,
-    rsa_public_key, tls_identity, tls_trust,
+    read_key_file, read_protected_file, read_secret_file, read_ticket_file, read_user_file,
+    rsa_private_key, rsa_public_key, tls_identity, tls_trust,
 };
 
 /// Reads a duration: seconds where no unit is given, as in iperf3.

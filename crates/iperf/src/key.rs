@@ -76,6 +76,16 @@ impl SharedKey {
         }
     }
 
+    /// Returns the key of these bytes.
+    pub(crate) fn from_bytes(bytes: &[u8; MAC_LENGTH]) -> Self {
+        Self(bytes.to_vec())
+    }
+
+    /// Returns the bytes of the key.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Returns the proof for the test with this `cookie` and these `parameters`, as JSON on the
     /// wire, at the server that sent `nonce`.
     pub fn prove_request(

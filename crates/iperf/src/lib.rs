@@ -43,15 +43,18 @@
 //!   can open it.
 //! * `settings`: the client's `HostSettings`, if there is room for them: iperf3 servers take no
 //!   more than 8 KiB in all.
+//! * `ticket`: the text of a [`SealedTicket`], of a client that has one.
 //!
-//! A server with a [`SharedKey`] answers the parameters with
+//! A server with a [`ServerKey`] answers the parameters with
 //!
 //! ```text
 //!                                   ←   0x6B, 32 random bytes
 //! 0x6B, 32 bytes of proof           →
 //! ```
 //!
-//! and asks for the data connections only if the proof is that of [`SharedKey::prove_request`].
+//! and asks for the data connections only if the proof is that of [`SharedKey::prove_request`]. A
+//! server of tickets takes the key from the ticket's text and its own secret; it reads a ticket
+//! only once its key has been proved.
 //!
 //! To a client that said so the server sends 0x63 in place of 10: it answers the hellos of UDP
 //! streams that arrive together, which an iperf3 server would confuse. And it reports on itself
@@ -95,6 +98,7 @@ mod sequence;
 mod server;
 mod state;
 mod streams;
+mod ticket;
 pub mod udp;
 mod user;
 
@@ -109,9 +113,10 @@ pub use number::ErrorNumber;
 pub use parameters::TestParameters;
 pub use results::{DatagramCount, DatagramCounts, ServerOutput, StreamResult, TestResults};
 pub use sequence::SequenceCounter;
-pub use server::{KeyCheck, ServerAction, ServerSession};
+pub use server::{KeyCheck, ServerAction, ServerKey, ServerSession};
 pub use state::StateByte;
 pub use streams::{data_connections, direction_of};
+pub use ticket::{SealedTicket, TestTicket, TicketError, UsedSlots};
 pub use user::{CredentialsError, UserCredentials, UserError, UserList, UsersError};
 
 use fullpipe_units::Span;

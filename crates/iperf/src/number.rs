@@ -5,6 +5,9 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorNumber(i32);
 
+/// The first of fullpipe's own numbers, which iperf3 does not have.
+const OWN_NUMBERS: i32 = 9001;
+
 impl ErrorNumber {
     /// The test would last too long.
     pub const DURATION: Self = Self(5);
@@ -54,6 +57,14 @@ impl ErrorNumber {
     pub const NO_MESSAGE: Self = Self(144);
     /// The test ran longer than it should have.
     pub const EXPIRED: Self = Self(160);
+    /// The client has no ticket. This and the next ones are sent to fullpipe clients only.
+    pub const TICKET_MISSING: Self = Self(OWN_NUMBERS);
+    /// The ticket's slot has not begun.
+    pub const TICKET_EARLY: Self = Self(OWN_NUMBERS + 1);
+    /// The ticket's slot is over.
+    pub const TICKET_EXPIRED: Self = Self(OWN_NUMBERS + 2);
+    /// The ticket has been used.
+    pub const TICKET_USED: Self = Self(OWN_NUMBERS + 3);
 
     /// The number `number`, known or not.
     pub const fn new(number: i32) -> Self {
@@ -95,6 +106,10 @@ impl ErrorNumber {
             142 => "it did not accept the user name and password",
             144 => "it received nothing for too long",
             160 => "the test ran longer than agreed",
+            9001 => "it serves only clients that have a ticket",
+            9002 => "by its clock, the time of the ticket has not come",
+            9003 => "by its clock, the time of the ticket is over",
+            9004 => "the ticket has been used before",
             _ => return None,
         })
     }
@@ -103,6 +118,7 @@ impl ErrorNumber {
 impl fmt::Display for ErrorNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.meaning_clause() {
+            Some(meaning) if self.0 >= OWN_NUMBERS => f.write_str(meaning),
             Some(meaning) => write!(f, "{meaning} (iperf3 error {})", self.0),
             None => write!(f, "iperf3 error {}", self.0),
         }

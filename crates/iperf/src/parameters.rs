@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::inbox::{PREFIX, frame_json};
 use crate::json::{self, Extension, Flag, Text, Whole};
-use crate::{ErrorNumber, JsonMessage, TestError, TestRefusal};
+use crate::{ErrorNumber, JsonMessage, SealedTicket, TestError, TestRefusal};
 
 /// The parameters that a client asks for, as they go over the wire: the keys of iperf3's JSON, in
 /// its order and of the types that it wants since 3.18.
@@ -109,6 +109,13 @@ struct FullpipeExtension {
         deserialize_with = "if_well_formed"
     )]
     request: Option<Box<Request>>,
+    /// The text of the client's ticket.
+    #[serde(
+        default,
+        skip_serializing_if = "is_default",
+        deserialize_with = "if_well_formed"
+    )]
+    ticket: Option<String>,
 }
 
 /// Version of our extension.
@@ -203,6 +210,7 @@ impl TestParameters {
                 version: EXTENSION_VERSION,
                 settings: None,
                 request: None,
+                ticket: None,
             }),
             ..Self::default()
         };
@@ -251,6 +259,19 @@ impl TestParameters {
         .if_it_fits()
     }
 
+    /// Adds the text of `ticket`, for a server that serves only clients that have one. Its key is
+    /// for [`crate::ClientSession::with_key`].
+    ///
+    /// # Errors
+    ///
+    /// Refuses a ticket that makes the message longer than servers accept.
+    pub fn with_ticket(mut self, ticket: &SealedTicket) -> Result<Self, TestRefusal> {
+        if let Some(extension) = &mut self.x_fullpipe {
+            extension.ticket = Some(ticket.text().to_owned());
+        }
+        self.if_it_fits()
+    }
+
     /// Adds the settings of the client's host, for a server that is fullpipe. They are left out if
     /// they make the message longer than servers accept.
     #[must_use]
@@ -294,6 +315,11 @@ impl TestParameters {
     /// The token by which the client says who its user is; never judged here.
     pub fn auth_token(&self) -> Option<&str> {
         self.authtoken.0.as_deref()
+    }
+
+    /// Returns the text of the client's ticket; never judged here.
+    pub fn ticket_text(&self) -> Option<&str> {
+        self.x_fullpipe.as_ref()?.ticket.as_deref()
     }
 
     /// Returns true if the client can prove that it has a key: it is fullpipe, of version 2 or
@@ -344,7 +370,7 @@ impl TestParameters {
             return Err(TestRefusal {
                 number: ErrorNumber::SEND_PARAMETERS,
                 why: format!(
-                    "title, extra data and token make a message of {length} bytes; servers accept 8192"
+                    "title, extra data, token and ticket make a message of {length} bytes; servers accept 8192"
                 ),
             });
         }

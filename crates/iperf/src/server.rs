@@ -71,10 +71,19 @@ pub struct ServerSession {
     client_results: TestResults,
 }
 
+/// The key that the clients of a server must prove.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerKey {
+    /// This one.
+    Shared(SharedKey),
+    /// That of a ticket which was sealed with this secret: see [`crate::TestTicket`].
+    OfTickets(SharedKey),
+}
+
 /// A key that a client must have, and the nonce of its one proof.
 #[derive(Debug)]
 pub struct KeyCheck {
-    key: SharedKey,
+    key: ServerKey,
     cookie: TestCookie,
     nonce: ServerNonce,
     /// The parameters as they came.
@@ -84,12 +93,49 @@ pub struct KeyCheck {
 impl KeyCheck {
     /// Returns the check that the client of the test with this `cookie` has `key`. No `nonce` may
     /// be used twice.
-    pub fn new(key: SharedKey, cookie: TestCookie, nonce: ServerNonce) -> Self {
+    pub fn new(key: ServerKey, cookie: TestCookie, nonce: ServerNonce) -> Self {
         Self {
             key,
             cookie,
             nonce,
             parameters: Vec::new(),
+        }
+    }
+
+    /// Fails if a client with these `parameters` has nothing to prove.
+    fn check_client(&self, parameters: &TestParameters) -> Result<(), TestRefusal> {
+        let is_provable = parameters.proves_keys();
+        if matches!(self.key, ServerKey::OfTickets(_)) && parameters.ticket_text().is_none() {
+            let number = if is_provable {
+                ErrorNumber::TICKET_MISSING
+            } else {
+                ErrorNumber::AUTHENTICATION
+            };
+            return Err(TestRefusal::new(number, "the client has no ticket"));
+        }
+        let client = match (is_provable, parameters.speaks_fullpipe()) {
+            (true, _) => return Ok(()),
+            (_, true) => "an older fullpipe, whose proof could be replayed: update it",
+            _ => "not fullpipe",
+        };
+        let why = format!("the client does not prove that it has the key: it is {client}");
+        Err(TestRefusal::new(ErrorNumber::AUTHENTICATION, why))
+    }
+
+    /// Fails if `proof` is not that of the client with these `parameters`.
+    fn check_proof(&self, proof: &[u8], parameters: &TestParameters) -> Result<(), TestRefusal> {
+        let ticket = parameters.ticket_text().unwrap_or_default();
+        let (key, why) = match &self.key {
+            ServerKey::Shared(key) => (key.clone(), "the client does not have the key"),
+            ServerKey::OfTickets(secret) => (
+                secret.ticket_key(ticket),
+                "the client's ticket is forged, of another server, or without its key",
+            ),
+        };
+        if key.accepts_proof(proof, &self.cookie, &self.nonce, &self.parameters) {
+            Ok(())
+        } else {
+            Err(TestRefusal::new(ErrorNumber::AUTHENTICATION, why))
         }
     }
 }
@@ -318,16 +364,8 @@ impl ServerSession {
         let Some(check) = &mut self.key_check else {
             return self.judge_parameters(parameters, now);
         };
-        if !parameters.proves_keys() {
-            let older = parameters.speaks_fullpipe();
-            let client = if older {
-                "an older fullpipe, whose proof could be replayed: update it"
-            } else {
-                "not fullpipe"
-            };
-            return self.refuse_unknown(format!(
-                "the client does not prove that it has the key: it is {client}"
-            ));
+        if let Err(refusal) = check.check_client(&parameters) {
+            return self.refuse_test(refusal, None);
         }
         check.parameters = json;
         let nonce = *check.nonce.as_bytes();
@@ -345,28 +383,11 @@ impl ServerSession {
         let Some((check, parameters)) = self.key_check.take().zip(self.parameters.take()) else {
             return false;
         };
-        let KeyCheck {
-            key,
-            cookie,
-            nonce,
-            parameters: json,
-        } = check;
-        if key.accepts_proof(&proof[1..], &cookie, &nonce, &json) {
-            self.judge_parameters(parameters, now);
-        } else {
-            self.refuse_unknown("the client does not have the key".to_owned());
+        match check.check_proof(&proof[1..], &parameters) {
+            Ok(()) => self.judge_parameters(parameters, now),
+            Err(refusal) => self.refuse_test(refusal, None),
         }
         true
-    }
-
-    fn refuse_unknown(&mut self, why: String) {
-        self.refuse_test(
-            TestRefusal {
-                number: ErrorNumber::AUTHENTICATION,
-                why,
-            },
-            None,
-        );
     }
 
     fn judge_parameters(&mut self, parameters: TestParameters, now: Time) {

@@ -8,7 +8,7 @@ use crate::call_back::CallBack;
 use crate::echo::EchoProber;
 use crate::engine::LocalEndpoint;
 use fullpipe_control::{ClientLogin, TlsTrust};
-use fullpipe_iperf::SharedKey;
+use fullpipe_iperf::{SealedTicket, SharedKey};
 use fullpipe_record::IpVersion;
 use fullpipe_units::Span;
 
@@ -41,6 +41,8 @@ pub struct Destination {
     pub file: Option<PathBuf>,
     /// The shared key, for a server that asks for one.
     pub key: Option<SharedKey>,
+    /// The ticket for one test, for a server that asks for one; its key is proved instead of `key`.
+    pub ticket: Option<SealedTicket>,
     /// User name and password, for a server with iperf3's authentication.
     pub login: Option<ClientLogin>,
     /// Certificates that are trusted; if set, the control connection uses TLS. Data connections are

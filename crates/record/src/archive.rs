@@ -72,7 +72,8 @@ impl StoredFacts {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StoredDocument {
-    /// Unique identifier (UUID version 7, RFC 9562).
+    /// Unique identifier (UUID, RFC 9562): version 7 of what was measured, version 8, which follows
+    /// from the content, of what states none.
     pub id: String,
     /// Kind of the document: that of its JSON, or `foreign/` and the program whose format it has.
     pub kind: String,
@@ -88,10 +89,11 @@ pub struct StoredDocument {
     pub address: String,
     /// Both ends: runs with the same value went over the same path, as far as the ends show.
     pub path_key: String,
-    /// Sweep, by the identifier of its plan, or scenario to which it belongs; empty if there is
-    /// none.
+    /// Sweep, by the identifier of its plan, or scenario or grid of a lab to which it belongs; empty
+    /// if there is none.
     pub campaign: String,
-    /// Number and setting of the run in its sweep; empty if there is none.
+    /// Number and setting of the run in its sweep, or the limit that a cell of a grid is made for;
+    /// empty if there is none.
     pub cell: String,
     /// The load that was asked for: runs with the same value can be compared.
     pub request_key: String,

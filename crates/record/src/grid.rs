@@ -18,6 +18,10 @@ pub struct GridRun {
 /// One path of a grid, measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GridCell {
+    /// Identifier of a cell in virtual time, which follows from all that was simulated and from the
+    /// version of the program (UUID version 8); empty for a cell that a kernel ran.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
     /// The limit that it was made for, in few words: `window 0.5 BDP`.
     pub bound: String,
     /// The path.
@@ -75,7 +79,7 @@ pub struct GridAgreement {
 }
 
 /// A grid of paths, measured and held against the prediction of each.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GridReport {
     /// Name of the grid.
     pub name: String,

@@ -29,6 +29,10 @@ pub struct SegmentSpread {
 /// A transfer in virtual time, with one seed or several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimulatedTransfer {
+    /// Identifier that follows from all that was simulated and from the version of the program (UUID
+    /// version 8): the same transfer has the same one in every process.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub id: String,
     /// Name of the transfer: the step of a scenario, or the change of a what-if question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,

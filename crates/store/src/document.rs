@@ -1,6 +1,7 @@
 use fullpipe_record::{
-    Buffer, Content, Diagnosis, Direction, Document, EndReport, LabReport, Measurement, Request,
-    StoredDocument, StoredFacts, Summary, SweepReport, SweepRunRecord, Transport, Verdict,
+    Buffer, CaptureReport, Cause, Content, Diagnosis, Direction, Document, EndReport, GridCell,
+    GridReport, LabReport, Limit, Measurement, Request, SimulatedTransfer, StoredDocument,
+    StoredFacts, Summary, SweepReport, SweepRunRecord, Transport, Verdict,
 };
 use fullpipe_units::{BitRate, ByteCount, Ratio, count_noun, median};
 use jiff::Timestamp;
@@ -22,16 +23,27 @@ pub struct NewDocument {
 impl NewDocument {
     /// Returns the documents to keep of one that a command printed, or would print, at the time
     /// `now`: none of a kind that measures nothing, such as an error, a calculation, or settings of
-    /// a host. A report of several scenarios becomes one document for each.
+    /// a host. A report of several scenarios becomes one document for each, and one of a grid a
+    /// document for each row, which has the same bytes whichever rows were printed with it.
     pub fn from_document(document: &Document, now: Timestamp) -> Vec<Self> {
         match &document.content {
             Content::Lab { lab } => lab
                 .iter()
                 .map(|lab| Self::whole_document(&one_scenario(document, lab), now))
                 .collect(),
+            Content::Simulations { simulations } => simulations
+                .iter()
+                .map(|row| Self::whole_document(&one_transfer(row), now))
+                .collect(),
+            Content::Grid { grid } => grid
+                .cells
+                .iter()
+                .map(|cell| Self::whole_document(&one_cell(grid, cell), now))
+                .collect(),
             Content::Measurement { .. }
             | Content::Diagnosis { .. }
             | Content::Experiment { .. }
+            | Content::Capture { .. }
             | Content::SweepPlan { .. }
             | Content::SweepRun { .. }
             | Content::Sweep { .. } => vec![Self::whole_document(document, now)],
@@ -41,8 +53,7 @@ impl NewDocument {
 
     fn whole_document(document: &Document, now: Timestamp) -> Self {
         let (mut head, body) = (document_head(document, now), document.to_json());
-        // Those of the body, of which a reader may round the last digit of a number: a check finds
-        // the same.
+        // Those of the body, whose numbers may have fewer digits: a check finds the same.
         if let Ok(read) = Document::from_json(&body) {
             head.facts = document_facts(&read);
         }
@@ -58,6 +69,32 @@ fn one_scenario(document: &Document, lab: &LabReport) -> Document {
         },
         ..document.clone()
     }
+}
+
+/// Returns the document of one row of a grid of simulations.
+pub fn one_transfer(row: &SimulatedTransfer) -> Document {
+    Document::new(Content::Simulations {
+        simulations: vec![row.clone()],
+    })
+}
+
+/// Returns the document of one cell of a grid, without the figures of all cells together.
+pub fn one_cell(grid: &GridReport, cell: &GridCell) -> Document {
+    Document::new(Content::Grid {
+        grid: Box::new(GridReport {
+            name: grid.name.clone(),
+            title: grid.title.clone(),
+            cells: vec![cell.clone()],
+            is_virtual: grid.is_virtual,
+            passed: cell.measured.is_some(),
+            ..GridReport::default()
+        }),
+    })
+}
+
+/// Returns true for the kinds of grids, of which each row is a document.
+pub(crate) fn has_rows(kind: &str) -> bool {
+    matches!(kind, "simulations" | "grid")
 }
 
 /// Returns metadata and facts of a document of fullpipe; `now` is its time if it states none.
@@ -76,6 +113,7 @@ pub(crate) fn document_head(document: &Document, now: Timestamp) -> StoredDocume
         document.content,
         Content::Lab { .. } | Content::Experiment { .. }
     );
+    let row = row_of_grid(document);
     let (peer, address) = if is_lab {
         (String::new(), String::new())
     } else {
@@ -84,6 +122,7 @@ pub(crate) fn document_head(document: &Document, now: Timestamp) -> StoredDocume
     let id = match &document.content {
         // The name of a sweep is the identifier of its plan.
         Content::SweepPlan { sweep_plan } => sweep_plan.id.clone(),
+        _ if row.is_some() => row.map_or_else(String::new, |(id, _)| id.to_owned()),
         _ => first.map_or_else(String::new, |(_, measurement)| measurement.id.clone()),
     };
     StoredDocument {
@@ -97,12 +136,27 @@ pub(crate) fn document_head(document: &Document, now: Timestamp) -> StoredDocume
         address,
         campaign: clean_line(&campaign),
         cell,
-        request_key: first.map_or_else(String::new, |(_, measurement)| {
-            clean_line(&request_key(&measurement.request))
-        }),
+        request_key: first
+            .map(|(_, measurement)| &measurement.request)
+            .or(row.map(|(_, request)| request))
+            .map_or_else(String::new, |request| clean_line(&request_key(request))),
         program: format!("fullpipe {}", env!("CARGO_PKG_VERSION")),
         facts: document_facts(document),
         ..StoredDocument::default()
+    }
+}
+
+/// Returns the identifier and the load of the row that a document is of.
+fn row_of_grid(document: &Document) -> Option<(&str, &Request)> {
+    match &document.content {
+        Content::Simulations { simulations } => simulations
+            .first()
+            .map(|row| (row.id.as_str(), &row.request)),
+        Content::Grid { grid } => grid
+            .cells
+            .first()
+            .map(|cell| (cell.id.as_str(), &cell.request)),
+        _ => None,
     }
 }
 
@@ -117,6 +171,12 @@ fn campaign_and_cell(document: &Document) -> (String, String) {
             lab.first()
                 .map_or_else(String::new, |lab| lab.scenario.clone()),
             String::new(),
+        ),
+        Content::Grid { grid } => (
+            grid.name.clone(),
+            grid.cells
+                .first()
+                .map_or_else(String::new, |cell| cell.bound.clone()),
         ),
         Content::SweepPlan { sweep_plan } => (sweep_plan.id.clone(), String::new()),
         Content::Sweep { sweep } => (sweep.plan.id.clone(), String::new()),
@@ -139,7 +199,7 @@ fn campaign_start(campaign: &str) -> Option<String> {
 
 /// Kinds of the documents of an archive; those of other programs have their format behind
 /// `foreign/`.
-pub(crate) const KINDS_OF_DOCUMENTS: [&str; 9] = [
+pub(crate) const KINDS_OF_DOCUMENTS: [&str; 12] = [
     "measurement",
     "diagnosis",
     "experiment",
@@ -147,6 +207,9 @@ pub(crate) const KINDS_OF_DOCUMENTS: [&str; 9] = [
     "sweep",
     "sweep-plan",
     SWEEP_RUN,
+    "simulations",
+    "grid",
+    "capture",
     "foreign",
     "other",
 ];
@@ -168,6 +231,9 @@ fn document_kind(document: &Document) -> String {
         Content::SweepPlan { .. } => "sweep-plan",
         Content::SweepRun { .. } => SWEEP_RUN,
         Content::Sweep { .. } => "sweep",
+        Content::Simulations { .. } => "simulations",
+        Content::Grid { .. } => "grid",
+        Content::Capture { .. } => "capture",
         _ => "other",
     };
     name.to_owned()
@@ -289,6 +355,9 @@ pub(crate) fn document_facts(document: &Document) -> Vec<StoredFacts> {
             }
         }
         Content::Sweep { sweep } => facts.extend(of_knee(sweep)),
+        Content::Simulations { simulations } => facts.extend(simulations.iter().map(of_row)),
+        Content::Grid { grid } => facts.extend(grid.cells.iter().map(of_cell)),
+        Content::Capture { capture } => facts.extend(of_capture(capture)),
         _ => {}
     }
     facts
@@ -308,6 +377,66 @@ fn of_knee(sweep: &SweepReport) -> Option<StoredFacts> {
         sent: Some(sweep.spent.bytes),
         duration: Some(sweep.spent.time),
         ..StoredFacts::default()
+    })
+}
+
+/// Returns the facts of a simulated transfer: those of the seed with the median rate.
+fn of_row(row: &SimulatedTransfer) -> StoredFacts {
+    let names = row.limit.map(|limit| limit_names(limit.kind, limit.cause));
+    let (limit, cause) = names.unwrap_or_default();
+    StoredFacts {
+        limit,
+        cause,
+        rate: Some(row.rate.median),
+        rtt_loaded: row.loaded_rtt,
+        retransmits: Some(row.retransmits.median),
+        valid: true,
+        ..of_request(row.name.as_deref().unwrap_or_default(), &row.request)
+    }
+}
+
+/// Returns the facts of a cell of a grid.
+fn of_cell(cell: &GridCell) -> StoredFacts {
+    let run = cell.kernel.or(cell.simulated);
+    StoredFacts {
+        rate: run.map(|run| run.rate),
+        steady: cell.measured,
+        retransmits: run.and_then(|run| run.retransmits),
+        valid: cell.measured.is_some(),
+        ..of_request(&cell.bound, &cell.request)
+    }
+}
+
+/// Returns what a load states of its run.
+fn of_request(step: &str, request: &Request) -> StoredFacts {
+    StoredFacts {
+        step: step.to_owned(),
+        direction: request.direction,
+        streams: Some(request.streams),
+        congestion: request.congestion.clone(),
+        duration: Some(request.duration),
+        ..StoredFacts::default()
+    }
+}
+
+/// Returns the facts of each transfer of a capture that was judged.
+fn of_capture(capture: &CaptureReport) -> impl Iterator<Item = StoredFacts> {
+    capture.transfers.iter().filter_map(|transfer| {
+        let first = transfer.flows.first()?;
+        let flow = capture.flows.iter().find(|flow| flow.number == *first)?;
+        let end = &flow.ends[flow.sender_index()];
+        let verdict = &transfer.diagnosis.verdict;
+        let mut fact = StoredFacts {
+            rate: Some(BitRate::from_bytes_in(end.moved_bytes(), flow.duration)),
+            rtt_loaded: loaded_rtt(&transfer.diagnosis),
+            valid: true,
+            streams: u16::try_from(transfer.flows.len()).ok(),
+            sent: Some(end.moved_bytes()),
+            duration: Some(flow.duration),
+            ..StoredFacts::default()
+        };
+        set_limit(&mut fact, Some(verdict));
+        Some(fact)
     })
 }
 
@@ -426,11 +555,14 @@ fn is_whole(measurement: &Measurement) -> bool {
 
 fn set_limit(fact: &mut StoredFacts, verdict: Option<&Verdict>) {
     let Some(verdict) = verdict else { return };
-    fact.limit = Some(verdict.kind.name().to_owned());
-    fact.cause = serde_json::to_value(verdict.cause)
-        .ok()
-        .and_then(|cause| cause.as_str().map(str::to_owned));
+    (fact.limit, fact.cause) = limit_names(verdict.kind, verdict.cause);
     fact.share = Some(verdict.share);
+}
+
+fn limit_names(kind: Limit, cause: Cause) -> (Option<String>, Option<String>) {
+    let cause = serde_json::to_value(cause).ok();
+    let cause = cause.and_then(|cause| cause.as_str().map(str::to_owned));
+    (Some(kind.name().to_owned()), cause)
 }
 
 /// Returns the facts of a transfer of another program.

@@ -6,7 +6,8 @@
 //! one file, or in PostgreSQL, by the same statements. A document is on the disk when
 //! [`Store::put_document`] returns.
 //!
-//! Times are arguments; identifiers are random (UUID version 7).
+//! Times are arguments. A document that states no identifier gets one that follows from its bytes
+//! ([`id_of_bytes`]), so that it has the same one in every archive.
 
 mod changes;
 mod columns;
@@ -26,12 +27,14 @@ mod text;
 mod upkeep;
 
 pub use columns::RowReader;
-pub use document::NewDocument;
+pub use document::{NewDocument, one_cell, one_transfer};
 pub use engine::{DatabaseValue, EngineError, EngineResult};
 pub use error::StoreError;
 pub use export::{csv_head, csv_rows};
 pub use import::{iperf3_transfers, read_import, text_in_utf_8};
 pub use location::ArchiveLocation;
 pub use redaction::Redaction;
-pub use store::{ArchiveTransaction, DocumentFilter, DocumentPosition, KeptDocument, Store};
+pub use store::{
+    ArchiveTransaction, DocumentFilter, DocumentPosition, KeptDocument, Store, id_of_bytes,
+};
 pub use text::parse_past_time;

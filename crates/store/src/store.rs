@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use fullpipe_record::{ArchiveReport, StoredDocument, StoredFacts};
 use fullpipe_units::{ByteCount, printable_line};
 use jiff::Timestamp;
-use uuid::Uuid;
+use uuid::{Builder, Uuid};
 
 use crate::columns::{RowReader, document_row, facts_row, timestamp_nanoseconds};
 use crate::document::{NewDocument, SWEEP_RUN, is_kind};
@@ -310,6 +310,22 @@ impl Store {
         })
     }
 
+    /// Returns the body of the document with exactly this identifier; `None` if the archive does not
+    /// have it whole.
+    ///
+    /// # Errors
+    /// Fails if the database refuses.
+    pub fn body_of_id(&mut self, id: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let sql = format!("SELECT {DOCUMENT} FROM document WHERE id = $1 AND thinned = 0");
+        let Some(row) = self.read(&sql, &[id.into()])?.pop() else {
+            return Ok(None);
+        };
+        match self.document_body(&RowReader::new(row).next_document()) {
+            Err(StoreError::Damaged { .. }) => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
     /// Returns the body of a document as it was written, or as `store thin` left it.
     ///
     /// # Errors
@@ -478,7 +494,7 @@ pub(crate) fn keep_document(
         id: if is_id(&head.id) {
             head.id.clone()
         } else {
-            new_id()
+            id_of_bytes(body)
         },
         bytes: ByteCount::new(body.len() as u64),
         blake3: blake3::hash(body).to_hex().to_string(),
@@ -599,6 +615,14 @@ fn decompress_body(packed: &[u8]) -> Option<Vec<u8>> {
 
 pub(crate) fn compress_body(body: &[u8]) -> Vec<u8> {
     zstd::encode_all(body, LEVEL).unwrap_or_else(|_| unreachable!("memory takes every byte"))
+}
+
+/// Returns the identifier of what these bytes stand for: a UUID of version 8 (RFC 9562, 5.8) from
+/// their hash.
+pub fn id_of_bytes(bytes: &[u8]) -> String {
+    let hash = blake3::hash(bytes);
+    let first = std::array::from_fn(|index| hash.as_bytes()[index]);
+    Builder::from_custom_bytes(first).into_uuid().to_string()
 }
 
 fn new_id() -> String {

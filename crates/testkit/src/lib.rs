@@ -21,6 +21,7 @@ mod process;
 mod program;
 mod relay;
 mod secret;
+mod slurm;
 mod ssh;
 mod validity;
 pub mod websocket;
@@ -41,6 +42,7 @@ pub use process::{Running, fullpipe};
 pub use program::write_program;
 pub use relay::{Fate, Heading, Relay};
 pub use secret::write_secret;
+pub use slurm::Slurm;
 pub use ssh::SshServer;
 pub use validity::valid_within;
 

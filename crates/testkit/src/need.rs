@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use landlock::{AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr};
 
-use crate::postgres;
+use crate::{postgres, slurm};
 
 /// Something that not every machine has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +72,10 @@ pub enum Need {
     Loop,
     /// The server of PostgreSQL, with `initdb` and `psql`.
     Postgres,
+    /// The daemons of Slurm and its client, with munge.
+    Slurm,
+    /// The program `ansible-playbook`, and Debian's Python, which reads YAML.
+    Ansible,
 }
 
 impl Need {
@@ -114,6 +118,10 @@ impl Need {
             Self::Postgres => postgres::programs()
                 .is_none()
                 .then(|| "PostgreSQL is not installed".to_owned()),
+            Self::Slurm => {
+                slurm::missing_program().map(|program| format!("{program} is not installed"))
+            }
+            Self::Ansible => lacking_program("/usr/bin/ansible-playbook", "--version"),
             Self::Root => {
                 (!rustix::process::geteuid().is_root()).then(|| "this user is not root".to_owned())
             }

@@ -29,6 +29,7 @@ mod parse;
 mod printable;
 mod rate;
 mod ratio;
+mod shard;
 mod span;
 
 pub use bytes::{ByteCount, SegCount};
@@ -43,4 +44,5 @@ pub use printable::{
 };
 pub use rate::BitRate;
 pub use ratio::Ratio;
+pub use shard::Shard;
 pub use span::{Span, Time};

@@ -15,6 +15,8 @@ mod access;
 mod answer;
 mod api;
 mod archive;
+mod connections;
+mod fleet;
 mod live;
 mod metrics;
 mod page;
@@ -23,6 +25,7 @@ mod runs;
 mod server;
 
 pub use access::{AccessToken, HostList};
+pub use fleet::{ControllerOptions, serve_fleet};
 pub use metrics::archive_metrics;
 pub use runs::TestProgram;
 pub use server::{WebOptions, serve_pages};

@@ -1,11 +1,10 @@
 //! Connections, and what each request gets.
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fullpipe_control::{ClientPlaces, ControlConnection, WebIdentity};
+use fullpipe_control::{ClientPlaces, WebIdentity};
 use fullpipe_experiment::{KeptError, KeptSweep};
 use fullpipe_fleet::{FleetLedger, FleetStatus, fleet_status};
 use fullpipe_record::{Content, StoredDocument};
@@ -14,19 +13,16 @@ use fullpipe_store::{ArchiveLocation, DocumentFilter, Store, StoreError};
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use jiff::Timestamp;
 use serde::Deserialize;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use crate::access::{AccessToken, HostList};
 use crate::answer::{Answer, HTML, JSON, Refusal, whole_answer};
 use crate::api;
 use crate::archive::{Archive, ArchiveRefusal, read_document};
+use crate::connections::{Connections, RequestService};
 use crate::live::live_events;
 use crate::metrics::{METRICS, archive_metrics, fleet_metrics, probe_metrics};
 use crate::page::{
@@ -44,23 +40,11 @@ const MAX_CONNECTIONS: u32 = 256;
 /// Connections at once of one IPv4 address, or of one /64 network of IPv6.
 const MAX_OF_CLIENT: u32 = 64;
 
-/// Longest time of a connection.
-const MAX_AGE: Duration = Duration::from_hours(1);
-
-/// Time for a handshake of TLS.
-const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-
-/// Time for the head of a request.
-const HEAD_DEADLINE: Duration = Duration::from_secs(10);
-
 /// Time for the body of a request.
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Longest body of a request, in bytes.
 const MAX_BODY: usize = 4 << 10;
-
-/// Time after a failure to accept, as where no descriptor is left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Documents that the page of what runs now lists.
 const NEWEST: u32 = 5;
@@ -94,7 +78,6 @@ struct WebServer {
     runs: Arc<TestRuns>,
     /// Name of the cookie: another server of this host has another one.
     cookie: String,
-    places: Arc<ClientPlaces>,
 }
 
 /// Serves pages on these listeners, which have one port, until the future is dropped.
@@ -107,74 +90,29 @@ pub async fn serve_pages(listeners: Vec<TcpListener>, options: WebOptions) -> io
         None => return Ok(()),
     };
     let archive = Archive::new(options.archive.clone());
-    let server = Arc::new(WebServer {
+    let server = WebServer {
         runs: TestRuns::new(options.program.clone(), archive.clone()),
         archive,
         cookie: format!("fullpipe_{port}"),
-        places: ClientPlaces::new(MAX_CONNECTIONS, MAX_OF_CLIENT),
         options,
-    });
-    let mut accepting = JoinSet::new();
-    for listener in listeners {
-        accepting.spawn(Arc::clone(&server).accept_connections(listener));
-    }
-    accepting.join_all().await;
+    };
+    let identity = server.options.identity.clone();
+    let places = ClientPlaces::new(MAX_CONNECTIONS, MAX_OF_CLIENT);
+    Connections::new(server, identity, places)
+        .serve_listeners(listeners)
+        .await;
     Ok(())
 }
 
+impl RequestService for WebServer {
+    async fn answer(&self, request: Request<Incoming>, _: Option<&[u8]>) -> Answer {
+        self.answer_request(request).await
+    }
+}
+
 impl WebServer {
-    async fn accept_connections(self: Arc<Self>, listener: TcpListener) {
-        loop {
-            let Ok((stream, client)) = listener.accept().await else {
-                sleep(ACCEPT_PAUSE).await;
-                continue;
-            };
-            let Ok(place) = self.places.take_place(client.ip()) else {
-                continue;
-            };
-            let server = Arc::clone(&self);
-            tokio::spawn(async move {
-                // Whoever still reads after that connects again.
-                let _ = timeout(MAX_AGE, server.serve_connection(stream)).await;
-                drop(place);
-            });
-        }
-    }
-
-    async fn serve_connection(self: Arc<Self>, stream: TcpStream) {
-        let connection = match &self.options.identity {
-            None => ControlConnection::Plain(stream),
-            Some(identity) => {
-                match timeout(HANDSHAKE_DEADLINE, identity.accept_tls(stream)).await {
-                    Ok(Ok(connection)) => connection,
-                    _ => return,
-                }
-            }
-        };
-        let is_http2 = connection.speaks_http2();
-        let connection = TokioIo::new(connection);
-        let service = service_fn(move |request| {
-            let server = Arc::clone(&self);
-            async move { Ok::<_, Infallible>(server.answer(request).await) }
-        });
-        // A client that breaks a rule or goes away is nobody else's affair.
-        let _ = if is_http2 {
-            http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .keep_alive_interval(HEAD_DEADLINE)
-                .serve_connection(connection, service)
-                .await
-        } else {
-            http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_DEADLINE)
-                .serve_connection(connection, service)
-                .await
-        };
-    }
-
     /// Answers a request, whatever it is.
-    async fn answer(&self, request: Request<Incoming>) -> Answer {
+    async fn answer_request(&self, request: Request<Incoming>) -> Answer {
         let path = request.uri().path().to_owned();
         let route = Route::from_path(&path);
         let for_people = route.is_none_or(Route::is_page) && !path.starts_with("/api/");

@@ -4,12 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use fullpipe_trace::ExplainedTransfers;
-use fullpipe_units::Span;
+use fullpipe_units::{Shard, Span};
 
 use super::accuracy::Accuracy;
 use super::captures::{capture_file, judge_captures};
@@ -54,6 +54,11 @@ pub(crate) struct Judging {
     /// Only cases whose name contains this; may be given again
     #[arg(long, value_name = "PATTERN")]
     only: Vec<String>,
+    /// Only one shard of the cases: 3/16 is the third of 16, every sixteenth case from the third on
+    ///
+    /// Shards write their records into one folder with --record, and --from judges all of them.
+    #[arg(long, value_name = "I/N", requires = "seed", conflicts_with = "from")]
+    shard: Option<Shard>,
     /// Write the record of each case into a file here
     #[arg(long, value_name = "DIR")]
     pub(crate) record: Option<PathBuf>,
@@ -99,18 +104,26 @@ pub(crate) struct Session<'s> {
     pub(crate) program: &'s Path,
     pub(crate) stop: &'s AtomicBool,
     pub(crate) seeds: Vec<u64>,
+    /// Cases so far that are to be run by this shard or another one.
+    planned: AtomicUsize,
     records: Mutex<Vec<Record>>,
 }
 
 impl Session<'_> {
     /// Returns true if the case is to be run; prints its name if names are all that is asked for.
     pub(crate) fn includes(&self, view: Option<JudgedView>, name: &str) -> bool {
-        let is_included = self.judging.includes(name);
+        let is_included = self.judging.includes(name) && self.is_of_shard();
         if is_included && self.judging.list {
             let view = view.map_or_else(String::new, |view| format!("{view:?} "));
             say(false, &format!("{view}{name}\n"));
         }
         is_included && !self.judging.list
+    }
+
+    /// Returns true if the next case is of this shard.
+    fn is_of_shard(&self) -> bool {
+        let index = self.planned.fetch_add(1, Ordering::Relaxed);
+        self.judging.shard.is_none_or(|shard| shard.has_row(index))
     }
 
     /// Prints and keeps what came of a case.
@@ -160,7 +173,8 @@ impl Judging {
                 say(false, &completion_text(&outcome.records));
                 ExitCode::SUCCESS
             }
-            Ok(outcome) => outcome.report(cases.is_required()),
+            // Enough of all cases must be right.
+            Ok(outcome) => outcome.report(cases.is_required() && self.shard.is_none()),
             Err(why) => {
                 say(true, &format!("fullpipe-bench: {why}\n"));
                 ExitCode::from(LACKING)
@@ -193,6 +207,7 @@ impl Judging {
             program,
             stop,
             seeds: self.seeds(cases),
+            planned: AtomicUsize::new(0),
             records: Mutex::default(),
         };
         if self.is_virtual {

@@ -8,7 +8,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use fullpipe_control::ConnectionHandover;
-use fullpipe_iperf::SharedKey;
+use fullpipe_iperf::{ServerKey, SharedKey};
 use fullpipe_probe::{Printer, ServeError, ServeOptions, ServerEvent, serve_opened};
 use fullpipe_record::Change;
 use fullpipe_sys::random_bytes;
@@ -49,7 +49,7 @@ pub fn serve_far_end(
         bind: address.or_else(called_address),
         port,
         iperf2: false,
-        key: Some(key),
+        key: Some(ServerKey::Shared(key)),
         ..ServeOptions::default()
     };
     let (handover, opened) = ConnectionHandover::new();

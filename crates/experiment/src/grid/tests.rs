@@ -60,6 +60,7 @@ fn cell(loss: f64, simulated: (u64, u64), kernel: (u64, u64)) -> GridCell {
         retransmits: Some(fullpipe_units::SegCount::new(again)),
     };
     GridCell {
+        id: String::new(),
         bound: String::new(),
         prediction: predict_cell(&cell, &cell.steps[0], &HostSettings::of_linux_6_18()),
         path: cell.path,
@@ -122,7 +123,7 @@ fn a_virtual_grid_is_of_simulated_runs_and_names_what_is_not_modelled() {
     let report = run_grid(
         &grid,
         &settings,
-        GridPlace::Virtual,
+        (GridPlace::Virtual, &KnownCells::new()),
         Interrupt(&idle),
         &mut |_| {},
     )

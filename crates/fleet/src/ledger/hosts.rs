@@ -9,8 +9,8 @@ use crate::plan::{MeshHost, MeshSettings};
 pub struct FleetHost {
     /// The host in the mesh.
     pub mesh: MeshHost,
-    /// Number of its certificate, in hexadecimal digits.
-    pub serial: String,
+    /// Hash of its certificate.
+    pub certificate: String,
     /// When it was sent away, in seconds since 1970.
     pub revoked: Option<u64>,
     /// When it last asked for its slots, in seconds since 1970; 0 if it never did.
@@ -42,17 +42,17 @@ pub enum InviteError {
     Store(#[from] StoreError),
 }
 
-const HOST: &str = "name, site, reach, serial, revoked, seen, turn, offset_ms, program";
+const HOST: &str = "name, site, reach, certificate, revoked, seen, turn, offset_ms, program";
 
 fn next_host(row: &mut RowReader) -> FleetHost {
-    let [name, site, reach, serial] = std::array::from_fn(|_| row.next_string());
+    let [name, site, reach, certificate] = std::array::from_fn(|_| row.next_string());
     FleetHost {
         mesh: MeshHost {
             name,
             site,
             reach: Some(reach).filter(|reach| !reach.is_empty()),
         },
-        serial,
+        certificate,
         revoked: row.next_count(),
         seen: row.next_count().unwrap_or(0),
         turn: row.next_count().unwrap_or(0),
@@ -85,14 +85,28 @@ impl FleetLedger<'_> {
         Ok(!self.0.query(sql, &[])?.is_empty())
     }
 
-    /// Returns the host with a certificate of this number, unless it was sent away.
+    /// Returns the host whose certificate has this hash, unless it was sent away. A new certificate
+    /// takes the place of the old one when it is first used.
     ///
     /// # Errors
     /// Fails if the archive does.
-    pub fn host_of_serial(&mut self, serial: &str) -> Result<Option<FleetHost>, StoreError> {
-        let sql = format!("SELECT {HOST} FROM fleet_host WHERE serial = $1 AND revoked IS NULL");
-        let rows = self.0.query(&sql, &[serial.into()])?;
-        Ok(rows.into_iter().next().map(|mut row| next_host(&mut row)))
+    pub fn host_of_certificate(&mut self, hash: &str) -> Result<Option<FleetHost>, StoreError> {
+        let sql = format!(
+            "SELECT {HOST} FROM fleet_host WHERE (certificate = $1 OR renewed = $1) AND revoked IS NULL"
+        );
+        let rows = self.0.query(&sql, &[hash.into()])?;
+        let host = rows.into_iter().next().map(|mut row| next_host(&mut row));
+        if host.as_ref().is_some_and(|host| host.certificate != hash) {
+            self.0.transact(|archive| {
+                archive
+                    .query(
+                        "UPDATE fleet_host SET certificate = $1, renewed = '' WHERE renewed = $1",
+                        &[hash.into()],
+                    )
+                    .map(drop)
+            })?;
+        }
+        Ok(host)
     }
 
     /// Returns how the mesh is measured.
@@ -176,7 +190,7 @@ impl FleetLedger<'_> {
         &mut self,
         code: &str,
         host: &MeshHost,
-        serial: &str,
+        certificate: &str,
         now: u64,
     ) -> Result<(), InviteError> {
         let enrolled: Result<_, StoreError> = self.0.transact(|archive| {
@@ -203,21 +217,24 @@ impl FleetLedger<'_> {
                 "UPDATE fleet_invite SET used = $2 WHERE code = $1",
                 &[code.into(), now.into()],
             )?;
-            insert_host(archive, host, serial)?;
+            insert_host(archive, host, certificate)?;
             Ok(Ok(()))
         });
         enrolled?
     }
 
-    /// Gives a host another certificate.
+    /// Gives a host a new certificate beside the one that it has, until it uses that.
     ///
     /// # Errors
     /// Fails if the archive does.
-    pub fn renew_host(&mut self, name: &str, serial: &str) -> Result<(), StoreError> {
-        let values = [name.into(), serial.into()];
+    pub fn renew_host(&mut self, name: &str, certificate: &str) -> Result<(), StoreError> {
+        let values = [name.into(), certificate.into()];
         self.0.transact(|archive| {
             archive
-                .query("UPDATE fleet_host SET serial = $2 WHERE name = $1", &values)
+                .query(
+                    "UPDATE fleet_host SET renewed = $2 WHERE name = $1",
+                    &values,
+                )
                 .map(drop)
         })
     }
@@ -253,18 +270,18 @@ impl FleetLedger<'_> {
 fn insert_host(
     archive: &mut fullpipe_store::ArchiveTransaction<'_>,
     host: &MeshHost,
-    serial: &str,
+    certificate: &str,
 ) -> Result<(), EngineError> {
     archive.query(
-        "INSERT INTO fleet_host (name, site, reach, serial, seen, turn, offset_ms, program)
-         VALUES ($1, $2, $3, $4, 0, 0, 0, '')
-         ON CONFLICT (name) DO UPDATE SET site = excluded.site, reach = excluded.reach, serial = excluded.serial,
-         revoked = NULL",
+        "INSERT INTO fleet_host (name, site, reach, certificate, renewed, seen, turn, offset_ms, program)
+         VALUES ($1, $2, $3, $4, '', 0, 0, 0, '')
+         ON CONFLICT (name) DO UPDATE SET site = excluded.site, reach = excluded.reach,
+         certificate = excluded.certificate, renewed = '', revoked = NULL",
         &[
             host.name.as_str().into(),
             host.site.as_str().into(),
             host.reach.as_deref().unwrap_or_default().into(),
-            serial.into(),
+            certificate.into(),
         ],
     )?;
     let name = [host.name.as_str().into()];

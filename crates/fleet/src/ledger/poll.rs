@@ -44,9 +44,11 @@ impl FleetLedger<'_> {
                     request.program.as_str().into(),
                 ],
             )?;
+            let orders = orders_of_host(archive, host, now)?;
             Ok(PollAnswer {
                 clock_ms,
-                orders: orders_of_host(archive, host, now)?,
+                version: version_of_orders(&orders),
+                orders,
                 confirmed: request
                     .reports
                     .iter()
@@ -232,6 +234,16 @@ fn keep_echo(
     archive.query(sql, &values).map(drop)
 }
 
+/// Returns what differs where slots do, or their tickets.
+fn version_of_orders(orders: &[SlotOrder]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for order in orders {
+        hasher.update(order.slot.id.as_bytes());
+        hasher.update(&[u8::from(order.ticket.is_some())]);
+    }
+    hasher.finalize().to_hex()[..16].to_owned()
+}
+
 /// Returns the slots of a host that begin within the next hour.
 fn orders_of_host(
     archive: &mut ArchiveTransaction<'_>,
@@ -248,7 +260,8 @@ fn orders_of_host(
         let rows = archive.query(
             &format!(
                 "SELECT {columns}, reach, ticket FROM fleet_slot JOIN fleet_host ON fleet_host.name = server
-                 WHERE {role} = $1 AND starts >= $2 AND starts < $3 AND outcome IS NULL"
+                 WHERE {role} = $1 AND starts >= $2 AND starts < $3 AND outcome IS NULL
+                 ORDER BY starts"
             ),
             &[host.into(), now.into(), (now + AHEAD).into()],
         )?;

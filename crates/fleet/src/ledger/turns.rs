@@ -10,7 +10,7 @@ pub(super) const AHEAD: u64 = 3600;
 
 /// Seconds before a slot begins within which it is no longer planned: both hosts must hear of it,
 /// one after the other.
-pub(super) const LEAD: u64 = 180;
+pub(super) const LEAD: u64 = 30;
 
 /// Seconds without a word from a host after which it has no turns.
 const SILENT: u64 = 2 * 3600;

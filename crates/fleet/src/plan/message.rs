@@ -14,6 +14,8 @@ pub struct PollRequest {
     pub offset_ms: i64,
     /// Version of the program.
     pub program: String,
+    /// Version of the slots that the agent has from the controller.
+    pub known: String,
     /// How slots ended, as long as the controller has not confirmed it.
     pub reports: Vec<SlotReport>,
     /// Tickets for slots in which others connect to this host.
@@ -28,6 +30,8 @@ pub struct PollRequest {
 pub struct PollAnswer {
     /// The controller's clock, in milliseconds since 1970.
     pub clock_ms: u64,
+    /// Version of the slots: another one if they have changed.
+    pub version: String,
     /// The slots of the agent in the next hour.
     pub orders: Vec<SlotOrder>,
     /// Slots whose end the controller has kept.

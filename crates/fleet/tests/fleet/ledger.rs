@@ -352,8 +352,8 @@ fn fill_archive(location: &ArchiveLocation) -> Store {
     let echo = format!("{{{}}}", echo.join(","));
     let statements = [
         "DELETE FROM fleet_pair WHERE watch IS NULL".to_owned(),
-        numbered(100, &format!("INSERT INTO fleet_host (name, site, reach, serial, seen, turn, offset_ms, program)
-             SELECT 'host' || substr('00' || n, -3), 'site', 'x', n, {now}, 0, 0, '' FROM number")),
+        numbered(100, &format!("INSERT INTO fleet_host (name, site, reach, certificate, renewed, seen, turn, offset_ms, program)
+             SELECT 'host' || substr('00' || n, -3), 'site', 'x', n, '', {now}, 0, 0, '' FROM number")),
         format!("INSERT INTO fleet_pair (sender, receiver, planned, watch)
              SELECT one.name, other.name, {now}, (SELECT min(watch) FROM fleet_pair) FROM fleet_host AS one, fleet_host AS other
              WHERE one.name <> other.name AND one.name LIKE 'host%' AND other.name LIKE 'host%'"),

@@ -59,6 +59,7 @@ refused_commands! {
     completions::CompletionsArguments,
     copy::CopyArguments,
     demo::DemoArguments,
+    fleet::FleetArguments,
     host::HostArguments,
     iperf3::RawArguments,
     lab::LabArguments,

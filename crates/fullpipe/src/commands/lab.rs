@@ -17,6 +17,7 @@ use fullpipe_lab::{Backend, Host, StandingLab};
 
 use super::compare::CompareArguments;
 use super::prelude::*;
+use super::rows::RowArguments;
 use super::scenario_file::load_scenario;
 use super::sweep::{SweepArguments, sweep_scenario};
 use super::up::{LabSettings, run_standing_lab};
@@ -207,6 +208,8 @@ struct GridArguments {
     #[arg(long, conflicts_with = "is_virtual", value_name = "FOLDER")]
     record: Option<PathBuf>,
     #[command(flatten)]
+    rows: RowArguments,
+    #[command(flatten)]
     output: OutputArguments,
 }
 
@@ -373,9 +376,16 @@ impl GridArguments {
                 simulated: self.against.is_some(),
             }
         };
-        measure_grid(&self.grid, place, self.record.as_deref(), terminal)
+        if self.rows.resumes() && !self.is_virtual {
+            return Err(usage_failure(MEASURED_ANEW));
+        }
+        let record = self.record.as_deref();
+        measure_grid(&self.grid, place, &self.rows, record, terminal)
     }
 }
+
+const MEASURED_ANEW: &str = "--resume is of --virtual: a cell that this machine's kernel runs is measured anew each \
+                             time";
 
 impl UpArguments {
     fn keep_running(&self, backend: Backend, terminal: &Terminal) -> Result {

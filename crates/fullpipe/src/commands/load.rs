@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use fullpipe_control::{ClientLogin, RsaPadding, RsaPublicKey, SshHost, TlsTrust};
 use fullpipe_experiment::FarEnd;
-use fullpipe_iperf::{DEFAULT_PORT, SharedKey, iperf2};
+use fullpipe_iperf::{DEFAULT_PORT, SealedTicket, SharedKey, iperf2};
 use fullpipe_probe::LocalEndpoint;
 use fullpipe_record::IpVersion;
 
@@ -20,8 +20,8 @@ use super::login::read_login;
 use super::offered_rate::OfferedRate;
 use super::prelude::*;
 use crate::values::{
-    parse_dscp, parse_milliseconds, read_key_file, rsa_public_key, test_time, tls_trust,
-    type_of_service,
+    parse_dscp, parse_milliseconds, read_key_file, read_ticket_file, rsa_public_key, test_time,
+    tls_trust, type_of_service,
 };
 
 /// The load of a measurement.
@@ -284,6 +284,18 @@ pub(crate) struct RouteArguments {
     /// Print the server's own output too
     #[arg(long, hide_short_help = true, help_heading = "Server")]
     get_server_output: bool,
+    /// Ticket for one test, where the server serves only those that have one
+    ///
+    /// `serve --tickets` checks it. The file is as secret as a key.
+    #[arg(
+        long,
+        value_parser = read_ticket_file,
+        value_name = "FILE",
+        conflicts_with_all = ["key_file", "iperf2"],
+        hide_short_help = true,
+        help_heading = "Security"
+    )]
+    ticket: Option<SealedTicket>,
 }
 
 /// The connections to a server, and what it asks of a client.
@@ -455,9 +467,9 @@ impl RouteArguments {
         &self,
         host: &ServerAddress,
     ) -> Result<(Destination, Option<FarEnd>)> {
-        if host.ssh.is_some() && self.iperf2 {
+        if host.ssh.is_some() && (self.iperf2 || self.ticket.is_some()) {
             return Err(usage_failure(
-                "a far end over ssh is fullpipe's own; leave out --iperf2",
+                "a far end over ssh is fullpipe's own; leave out --iperf2 and --ticket",
             ));
         }
         let usual = if self.iperf2 {
@@ -469,6 +481,7 @@ impl RouteArguments {
         let destination = Destination {
             server_output: self.get_server_output,
             file: self.file.clone(),
+            ticket: self.ticket.clone(),
             ..destination
         };
         Ok((destination, far_end))

@@ -13,6 +13,7 @@ mod offered_rate;
 mod output;
 mod prelude;
 mod report;
+mod rows;
 mod scenario_file;
 mod schema;
 mod simulate;
@@ -32,6 +33,7 @@ cfg_if::cfg_if! {
         mod diagnose;
         mod every;
         mod far_end;
+        mod fleet;
         mod grid_runs;
         mod host;
         pub(crate) mod iperf3;
@@ -56,7 +58,7 @@ cfg_if::cfg_if! {
         mod elsewhere;
 
         use elsewhere::{
-            compare, completions, copy, demo, diagnose, host, iperf3, lab, man, mcp, measure,
+            compare, completions, copy, demo, diagnose, fleet, host, iperf3, lab, man, mcp, measure,
             relay, serve, sweep, web,
         };
     }
@@ -133,6 +135,7 @@ commands! {
         Store(store::StoreArguments),
         History(history::HistoryArguments),
         Web(web::WebArguments),
+        Fleet(fleet::FleetArguments),
     "Tools":
         Schema(schema::SchemaArguments),
         Completions(completions::CompletionsArguments),

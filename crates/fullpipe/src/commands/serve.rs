@@ -12,7 +12,7 @@ use crate::live::ServerPage;
 use fullpipe_control::{AddressPrefix, LoginAuthenticator, RsaPrivateKey, TlsIdentity};
 use fullpipe_copy::{SHARE_PORT, ShareError, ShareOptions, ShareServer};
 use fullpipe_experiment::serve_far_end;
-use fullpipe_iperf::{DEFAULT_PORT, SharedKey, UserList};
+use fullpipe_iperf::{DEFAULT_PORT, ServerKey, SharedKey, UserList};
 use fullpipe_probe::{
     AdmissionQuota, ServeError, ServeOptions, ServerLimits, StorageConfig, serve_clients,
 };
@@ -87,6 +87,19 @@ pub(crate) struct ServeArguments {
     /// The key proves who the client is. It encrypts nothing.
     #[arg(long, value_parser = read_key_file, value_name = "FILE", help_heading = "Security")]
     key_file: Option<SharedKey>,
+    /// Serve only tests with a ticket that was sealed with the secret in FILE
+    ///
+    /// A ticket permits one client one test, with bounds of time, streams, bytes and rate. Whoever
+    /// issues tickets has the secret, too; each server has its own. It encrypts nothing.
+    #[arg(
+        long,
+        value_parser = read_key_file,
+        value_name = "FILE",
+        conflicts_with_all = ["key_file", "share", "web", "iperf2_port"],
+        hide_short_help = true,
+        help_heading = "Security"
+    )]
+    tickets: Option<SharedKey>,
     /// Encrypt the control connections of clients that ask for it
     ///
     /// FILE holds a certificate and its private key in PEM. The data is not encrypted.
@@ -312,7 +325,10 @@ impl ServeArguments {
             },
             idle_timeout: self.idle_timeout,
             timeout: self.client_timeout,
-            key: self.key_file.clone(),
+            key: match (&self.tickets, &self.key_file) {
+                (Some(secret), _) => Some(ServerKey::OfTickets(secret.clone())),
+                (None, key) => key.clone().map(ServerKey::Shared),
+            },
             authenticator: self.users.authenticator(),
             tls: self.tls.clone(),
             storage_config: StorageConfig {

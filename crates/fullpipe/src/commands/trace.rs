@@ -10,7 +10,7 @@ cfg_if::cfg_if! {
 }
 
 use std::fs::{self, File};
-use std::io::{Cursor, Read};
+use std::io::{self, Cursor, Read};
 
 use clap::ArgGroup;
 use fullpipe_experiment::{KnownFacts, judge_capture, judge_captures};
@@ -20,6 +20,7 @@ use fullpipe_trace::{
     CaptureContent, CaptureError, CaptureUse, ExplainedTransfers, PacketFile, RedactedWriter,
     read_flows, read_flows_with,
 };
+use fullpipe_units::Shard;
 
 use self::device::open_device;
 use self::pipe::CapturePipe;
@@ -39,9 +40,19 @@ const USUAL_CONNECTIONS: usize = 10;
 #[command(group = ArgGroup::new("packets").args(["files", "interface"]).required(true))]
 pub(crate) struct CaptureTraceArguments {
     /// Capture file; `-` is standard input. A second one, of the same time from another place,
-    /// shows what was lost and changed between both
+    /// shows what was lost and changed between both. Of a folder, each of its files by itself
     #[arg(value_name = "FILE", num_args = 1..=2)]
     files: Vec<PathBuf>,
+    /// Read one shard of the captures in a folder: 3/16 is the third of 16
+    ///
+    /// By their names, it has file 3 and every 16th file from there on.
+    #[arg(
+        long,
+        help_heading = "Shards",
+        value_name = "I/N",
+        conflicts_with = "interface"
+    )]
+    shard: Option<Shard>,
     /// Capture on this network device, or on all with `any`, until Ctrl-C or for --time
     ///
     /// Reads the first 128 bytes of each TCP packet and keeps none. Needs `CAP_NET_RAW`: without
@@ -98,13 +109,23 @@ impl RunCommand for CaptureTraceArguments {
             ));
         }
         let known = self.known_facts()?;
+        if let [folder] = &self.files[..]
+            && folder.is_dir()
+        {
+            return self.explain_folder(folder, &known, terminal);
+        }
+        if self.shard.is_some() {
+            return Err(usage_failure(
+                "--shard is of the captures in a folder: name one",
+            ));
+        }
         // Before Ctrl-C is anything but the end: a named pipe is opened once it has a writer.
         let inputs = self
             .files
             .iter()
             .map(|file| open_input(file))
             .collect::<Result<Vec<_>, _>>()?;
-        self.explain_inputs(inputs, &known, terminal)
+        self.explain_inputs(inputs, &known, &super::interrupt_flag()?, terminal)
     }
 }
 
@@ -146,30 +167,52 @@ pub(super) fn explain_captures(
         sender_host: None,
         receiver_host: None,
         redact: None,
+        shard: None,
         output,
     };
-    trace.explain_inputs(inputs, known, terminal)
+    trace.explain_inputs(inputs, known, &super::interrupt_flag()?, terminal)
 }
 
 impl CaptureTraceArguments {
+    /// Explains each file of a folder, or of its shard, by itself: a document each. One that cannot
+    /// be read does not keep the others out.
+    fn explain_folder(&self, folder: &Path, known: &KnownFacts, terminal: &Terminal) -> Result {
+        if self.redact.is_some() || self.output.output_choice().1.is_some() {
+            let why = "--redact and --html write one file, and these are the captures of a folder";
+            return Err(usage_failure(why));
+        }
+        let mut files = files_of(folder).map_err(cannot(&format!("read {}", folder.display())))?;
+        if let Some(shard) = self.shard {
+            files = shard.rows_of(files).map_err(usage_failure)?;
+        }
+        let flag = super::interrupt_flag()?;
+        let mut failed = None;
+        for file in &files {
+            let input = vec![CaptureInput::File(file)];
+            match self.explain_inputs(input, known, &flag, terminal) {
+                Err(failure) if failure.code == INTERRUPTED => return Err(failure),
+                Err(failure) => failed = Some(terminal.print_failure(failure)),
+                Ok(()) => {}
+            }
+        }
+        failed.map_or(Ok(()), |code| Err(Failure::already_printed(code)))
+    }
+
     fn explain_inputs(
         &self,
         inputs: Vec<CaptureInput<'_>>,
         known: &KnownFacts,
+        flag: &Arc<AtomicBool>,
         terminal: &Terminal,
     ) -> Result {
-        let flag = super::interrupt_flag()?;
-        let files = read_headers(inputs, &flag)?;
+        let files = read_headers(inputs, flag)?;
         let (mut readings, is_complete) = match &self.interface {
             // Its end is that of the capture.
             Some(device) => (
-                vec![self.capture_packets(device, Arc::clone(&flag), terminal)?],
+                vec![self.capture_packets(device, Arc::clone(flag), terminal)?],
                 true,
             ),
-            None => (
-                self.read_files(files, &flag)?,
-                !flag.load(Ordering::Relaxed),
-            ),
+            None => (self.read_files(files, flag)?, !flag.load(Ordering::Relaxed)),
         };
         let error = readings.last_mut().and_then(|reading| reading.error.take());
         // What ends within a compressed block was cut off by the interrupt.
@@ -348,6 +391,22 @@ fn read_host_settings(file: &Path) -> Result<HostSettings, String> {
         }) => settings_of(&host_settings).map_err(|error| error.to_string()),
         _ => Err("it is not what `fullpipe host show --json` prints".to_owned()),
     }
+}
+
+/// Returns the files of a folder by their names, without hidden ones.
+fn files_of(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let is_hidden = path
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes()[0] == b'.');
+        if path.is_file() && !is_hidden {
+            files.push(path);
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
 }
 
 /// Returns true for standard input, a pipe or a device.

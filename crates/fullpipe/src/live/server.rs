@@ -146,7 +146,9 @@ impl LivePage for ServerPage {
     fn apply_update(&mut self, now: Span, update: ServerUpdate) {
         match update.event {
             ServerEvent::Listening(address) => self.addresses.push(address),
-            ServerEvent::Began { client, request } => self.begin_test(now, client, Some(&request)),
+            ServerEvent::Began {
+                client, request, ..
+            } => self.begin_test(now, client, Some(&request)),
             ServerEvent::BeganIperf2 { client } => self.begin_test(now, client, None),
             ServerEvent::Interval { client, interval } => self.add_interval(client, &interval),
             ServerEvent::Ended { client, bytes, .. } => {
@@ -229,7 +231,11 @@ mod tests {
             );
             apply(
                 port.into(),
-                ServerEvent::Began { client, request },
+                ServerEvent::Began {
+                    client,
+                    request,
+                    ticket: None,
+                },
                 &format!("{client}: receiving"),
             );
             let interval = interval(Direction::Upload, 100 * u64::from(port));

@@ -7,12 +7,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use fullpipe_control::{RsaPrivateKey, RsaPublicKey, TlsIdentity, TlsTrust};
-use fullpipe_iperf::{SharedKey, UserList};
+use fullpipe_iperf::{SealedTicket, SharedKey, UserList};
 use zeroize::Zeroizing;
 
 /// Reads the file of a key that both ends share.
 pub(crate) fn read_key_file(path: &str) -> Result<SharedKey, String> {
     read_protected(path, SharedKey::from_file_content)
+}
+
+/// Reads the file of a ticket and its key.
+pub(crate) fn read_ticket_file(path: &str) -> Result<SealedTicket, String> {
+    read_protected(path, SealedTicket::from_line)
 }
 
 /// Reads the file of a server's certificate and its private key.

@@ -293,6 +293,7 @@ fn systemd_accepts_the_units() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib");
     for name in [
         "fullpipe.service",
+        "fullpipe-fleet-agent.service",
         "fullpipe-measure@.service",
         "fullpipe-measure@.timer",
     ] {

@@ -26,6 +26,7 @@ pub(super) mod state {
     pub(crate) const RESULTS: u8 = 13;
     pub(crate) const DISPLAY: u8 = 14;
     pub(crate) const DONE: u8 = 16;
+    pub(crate) const KEY: u8 = 0x6B;
     pub(crate) const SERVER_ERROR: u8 = 0xFE;
     pub(crate) const DENIED: u8 = 0xFF;
 }
@@ -327,7 +328,7 @@ fn honest_clients(server: &Server, over: &AtomicBool) -> u32 {
 }
 
 /// Returns the number of the refusal in the last bytes that a server sent.
-fn refusal(said: &[u8]) -> Option<i32> {
+pub(super) fn refusal(said: &[u8]) -> Option<i32> {
     let at = said.iter().position(|byte| *byte == state::SERVER_ERROR)?;
     let number = said.get(at + 1..at + 5)?;
     Some(i32::from_be_bytes(number.try_into().unwrap()))

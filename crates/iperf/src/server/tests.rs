@@ -30,7 +30,7 @@ fn key(text: &str) -> SharedKey {
 /// Returns a server that asks for a key with the nonce `random`, after the client's cookie.
 fn server_with_key(random: u8) -> ServerSession {
     let check = KeyCheck::new(
-        key("correct horse battery"),
+        ServerKey::Shared(key("correct horse battery")),
         TestCookie::from_random([7; 36]),
         ServerNonce::new([random; 32]),
     );

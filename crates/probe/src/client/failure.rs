@@ -30,11 +30,18 @@ fn login_hint(cause: &TestError, destination: &Destination) -> Option<&'static s
     let is_named = destination.login.is_some();
     match cause {
         TestError::KeyMissing => return Some("--key-file gives it"),
+        TestError::Server { reason, .. } if reason.number == Some(ErrorNumber::TICKET_MISSING) => {
+            return Some("--ticket gives one");
+        }
         TestError::Server {
             step: SessionStep::Key,
             reason,
         } if reason.number == Some(ErrorNumber::AUTHENTICATION) && !is_named => {
-            return Some("is the key the server's own?");
+            return Some(if destination.ticket.is_some() {
+                "is the ticket whole, and for this server?"
+            } else {
+                "is the key the server's own?"
+            });
         }
         TestError::Server { reason, .. } if reason.number == Some(ErrorNumber::AUTHENTICATION) => {}
         // Since 3.21 a refusal is silent; without a user name there may be another reason.

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use fullpipe_control::{ControlConnection, canonical_address, unix_seconds};
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_iperf::{
-    ClientAction, ClientSession, ErrorNumber, TestCookie, TestParameters, TestRefusal, TestResults,
-    Timeouts, direction_of,
+    ClientAction, ClientSession, ErrorNumber, SealedTicket, TestCookie, TestParameters,
+    TestRefusal, TestResults, Timeouts, direction_of,
 };
 use fullpipe_record::{
     ConnectedTest, Direction, EndReport, HostSettings, Interval, Measurement, Placement, Request,
@@ -86,7 +86,8 @@ pub(super) async fn run_test(
     Ok(test.into_measurement())
 }
 
-/// Starts the session of a test with this `cookie`, with the key of `destination` if there is one.
+/// Starts the session of a test with this `cookie`, with the key of `destination` or that of its
+/// ticket, if there is one.
 fn start_session(
     request: &Request,
     destination: &Destination,
@@ -96,8 +97,12 @@ fn start_session(
     let parameters = test_parameters(request, destination, settings)?;
     let client =
         ClientSession::with_parameters(parameters, cookie, Time::ZERO, Timeouts::default())?;
-    let keys = destination.key.iter().cloned();
-    Ok(keys.fold(client, ClientSession::with_key))
+    let of_ticket = destination.ticket.as_ref().map(SealedTicket::key);
+    let key = of_ticket.or(destination.key.as_ref());
+    Ok(key
+        .cloned()
+        .into_iter()
+        .fold(client, ClientSession::with_key))
 }
 
 /// Fails if the server is to open connections that only this end can open.
@@ -141,6 +146,9 @@ fn test_parameters(
     }
     if let Some(login) = &destination.login {
         parameters = parameters.with_auth_token(login.create_token(unix_seconds())?)?;
+    }
+    if let Some(ticket) = &destination.ticket {
+        parameters = parameters.with_ticket(ticket)?;
     }
     Ok(parameters
         .with_request(request)

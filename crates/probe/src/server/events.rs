@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
 use fullpipe_control::RefusedConnections;
-use fullpipe_iperf::TestError;
+use fullpipe_iperf::{TestError, TestTicket};
 use fullpipe_record::{ConnectedTest, Interval, Measurement, Request};
 use fullpipe_units::{BitRate, ByteCount};
 
@@ -24,6 +24,8 @@ pub enum ServerEvent {
         client: SocketAddr,
         /// The test that the client asked for.
         request: Request,
+        /// The ticket that permits it, where the server asks for one.
+        ticket: Option<Box<TestTicket>>,
     },
     /// The data connections of a test are open, and data begins to flow.
     Connected {

@@ -34,8 +34,8 @@ use fullpipe_control::{
     canonical_address,
 };
 use fullpipe_iperf::{
-    CallerKind, DEFAULT_PORT, ErrorNumber, SharedKey, StateByte, TestCookie, TestError,
-    TestRefusal, Timeouts, data_connections,
+    CallerKind, DEFAULT_PORT, ErrorNumber, ServerKey, StateByte, TestCookie, TestError,
+    TestRefusal, Timeouts, UsedSlots, data_connections,
 };
 use fullpipe_record::{Measurement, Request};
 use fullpipe_units::{ByteCount, Span};
@@ -107,8 +107,9 @@ pub struct ServeOptions {
     /// messages that it receives, may take three times as long; data may stall for twelve times as
     /// long, and for three times where most of many streams do.
     pub timeout: Span,
-    /// Key that clients must have: only fullpipe clients are then served. It encrypts nothing.
-    pub key: Option<SharedKey>,
+    /// Key that clients must have, or the secret of their tickets: only fullpipe clients are then
+    /// served. It encrypts nothing, and says nothing to clients of the web.
+    pub key: Option<ServerKey>,
     /// iperf3's authentication: if set, only its users are served.
     pub authenticator: Option<LoginAuthenticator>,
     /// Certificate for clients that ask for TLS on their control connections; others are served
@@ -285,7 +286,9 @@ struct TestServer {
     listener: Rc<StreamListener>,
     /// True if UDP streams can be opened.
     has_udp: Cell<bool>,
-    key: Option<SharedKey>,
+    key: Option<ServerKey>,
+    /// The slots of tickets that have been used.
+    used_slots: RefCell<UsedSlots>,
     backoff: RefCell<LoginBackoff>,
     authenticator: Option<LoginAuthenticator>,
     tls: Option<TlsIdentity>,
@@ -333,6 +336,7 @@ impl TestServer {
             interval: options.interval,
             iperf2,
             key: options.key.clone(),
+            used_slots: RefCell::default(),
             backoff: RefCell::default(),
             authenticator: options.authenticator.clone(),
             tls: options.tls.clone(),
@@ -643,6 +647,7 @@ impl TestServer {
             // duration is not cut off.
             max_duration: limits.duration.map(|max| max + self.client_timeout.0),
             max_bytes: limits.bytes,
+            max_rate: None,
             stall: StallBounds::from_request(request, streams, self.client_timeout.stall_limit()),
             burst: monitor::permitted_burst(burst, least),
         }

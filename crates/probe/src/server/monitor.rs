@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::engine::{StreamRole, TransferTotals};
 use fullpipe_control::{QUEUE_INTERVAL, QueueSample};
-use fullpipe_iperf::{ErrorNumber, TestRefusal};
+use fullpipe_iperf::{ErrorNumber, TestRefusal, TestTicket};
 use fullpipe_record::Sample;
 use fullpipe_units::{BitRate, ByteCount, Span};
 
@@ -42,11 +42,32 @@ pub(super) struct TransferBounds {
     pub(super) max_duration: Option<Span>,
     /// Maximum number of bytes; `None` if it is not bounded.
     pub(super) max_bytes: Option<ByteCount>,
+    /// Maximum rate; `None` if it is not bounded, or together with that of other transfers.
+    pub(super) max_rate: Option<BitRate>,
     /// The least progress.
     pub(super) stall: StallBounds,
     /// Bytes that are left out of each rate: those that all streams write at once must not count as
     /// an excess.
     pub(super) burst: ByteCount,
+}
+
+impl TransferBounds {
+    /// Returns these bounds, and those of the client's `ticket`, for a transfer that starts at
+    /// `now`, in seconds since 1970. The message that ends it takes up to `reply`.
+    pub(super) fn within_ticket(self, ticket: &TestTicket, now: u64, reply: Span) -> Self {
+        let end = ticket.closes.saturating_add(ticket.seconds);
+        let longest = Span::from_secs(ticket.seconds.min(end.saturating_sub(now))) + reply;
+        Self {
+            max_duration: Some(self.max_duration.map_or(longest, |max| max.min(longest))),
+            max_bytes: Some(
+                self.max_bytes
+                    .map_or(ticket.bytes, |max| max.min(ticket.bytes)),
+            ),
+            max_rate: ticket.rate,
+            burst: permitted_burst(self.burst, ticket.rate),
+            ..self
+        }
+    }
 }
 
 /// The counts of a transfer under way, and its bounds.
@@ -97,8 +118,13 @@ impl TransferMonitor {
                 .check_progress(at, &stream_progress(totals, &self.roles, &samples()))?;
         }
         let StallProgress { idle, stalled } = self.progress;
+        let rate = self.recent_rate(at, bytes);
+        if let Some(max) = self.bounds.max_rate.filter(|max| rate > *max) {
+            let why = format!("it carried {rate}; {max} is permitted");
+            return Err(TestRefusal::new(ErrorNumber::TOTAL_RATE, why));
+        }
         Ok(LoadActivity {
-            rate: self.recent_rate(at, bytes),
+            rate,
             idle,
             stalled,
         })
@@ -190,6 +216,7 @@ mod tests {
     const BOUNDS: fn() -> TransferBounds = || TransferBounds {
         max_duration: Some(Span::from_secs(60)),
         max_bytes: Some(ByteCount::from_mib(100)),
+        max_rate: None,
         stall: StallBounds::from_request(&Request::default(), 1, Span::from_secs(20)),
         burst: ByteCount::from_kib(128),
     };
@@ -282,6 +309,71 @@ mod tests {
             permitted_burst(ByteCount::from_mib(1), Some(BitRate::from_mbps(1))),
             ByteCount::from_kib(128)
         );
+    }
+
+    fn ticket() -> TestTicket {
+        TestTicket {
+            slot: "1".to_owned(),
+            client: "a.example".to_owned(),
+            opens: 1000,
+            closes: 1010,
+            seconds: 30,
+            streams: 1,
+            bytes: ByteCount::from_mib(20),
+            rate: Some(BitRate::from_mbps(10)),
+            udp: false,
+            direction: None,
+        }
+    }
+
+    #[test]
+    fn a_ticket_bounds_a_transfer_and_widens_nothing() {
+        let wide = BOUNDS();
+        let seconds = |now| {
+            wide.within_ticket(&ticket(), now, Span::from_secs(4))
+                .max_duration
+        };
+        let [early, late, over] = [1000, 1030, 2000].map(seconds);
+        assert_eq!(early, Some(Span::from_secs(34)));
+        assert_eq!(
+            late,
+            Some(Span::from_secs(14)),
+            "it ends 30 s after its slot"
+        );
+        assert_eq!(over, Some(Span::from_secs(4)));
+        let unlimited = TransferBounds {
+            max_duration: None,
+            max_bytes: None,
+            ..wide
+        };
+        let bounds = unlimited.within_ticket(&ticket(), 1000, Span::from_secs(4));
+        assert_eq!(bounds.max_duration, early);
+        assert_eq!(bounds.max_bytes, Some(ByteCount::from_mib(20)));
+        let generous = TestTicket {
+            closes: u64::MAX,
+            seconds: u64::MAX,
+            bytes: ByteCount::new(u64::MAX),
+            rate: None,
+            ..ticket()
+        };
+        assert_eq!(
+            wide.within_ticket(&generous, 1000, Span::from_secs(4)),
+            wide
+        );
+    }
+
+    #[test]
+    fn a_transfer_faster_than_its_ticket_is_ended() {
+        let held = || monitor(BOUNDS().within_ticket(&ticket(), 1000, Span::from_secs(4)));
+        rates(&mut held(), 10, 0..15_000);
+        let mut faster = held();
+        let mut ended = (0..250).map(|update| {
+            let at = Span::from_millis(update * 20);
+            check(&mut faster, at, BitRate::from_mbps(14).bytes_in(at)).map(drop)
+        });
+        let why = ended.find_map(Result::err).unwrap();
+        assert_eq!(why.number, ErrorNumber::TOTAL_RATE, "{why}");
+        assert!(why.to_string().contains("10 Mbit/s is permitted"), "{why}");
     }
 
     #[test]

@@ -804,6 +804,7 @@ fn millis(time: f64) -> Span {
 /// Three cells: one as predicted, one outside of its interval, one of which no run counts.
 pub(crate) fn grid() -> GridReport {
     let cell = |bound: &str, measured: Option<f64>, broken: &[&str]| GridCell {
+        id: String::new(),
         bound: bound.to_owned(),
         path: path(),
         request: Request {
@@ -890,6 +891,7 @@ pub(crate) fn virtual_grid() -> GridReport {
 fn simulated(name: Option<&str>, streams: u16, rtt: f64) -> SimulatedTransfer {
     let path = Path::with_symmetric_rtt(&path().forward, millis(rtt));
     SimulatedTransfer {
+        id: String::new(),
         name: name.map(str::to_owned),
         request: Request {
             congestion: Some("cubic".to_owned()),

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Value};
 
-use crate::document::{self, NewDocument};
+use crate::document::{self, NewDocument, has_rows};
 use crate::text::{self, clean_line};
 use json::JsonFields;
 
@@ -68,7 +68,9 @@ pub fn read_import(bytes: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, Str
         },
         now,
     )?;
-    if let ([only], false) = (&mut documents[..], *text == *bytes) {
+    if let ([only], false) = (&mut documents[..], *text == *bytes)
+        && !has_rows(&only.head.kind)
+    {
         // One document is kept as the file is, compressed or in its encoding.
         only.body = bytes.to_vec();
     }
@@ -120,7 +122,7 @@ fn read_text(bytes: &[u8], memory: usize, now: Timestamp) -> Result<Vec<NewDocum
             None if iperf3::is_event(&value) => {
                 return Err("its first event is not the start of a test".to_owned());
             }
-            None => documents.push(read_value(value, body, now)?),
+            None => documents.extend(read_value(value, body, now)?),
         }
     }
     documents.extend(events.map(iperf3::TestEvents::into_document).transpose()?);
@@ -187,9 +189,9 @@ fn indentation(text: &[u8]) -> usize {
     text.len() - text.trim_ascii_start().len()
 }
 
-fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, String> {
+fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, String> {
     let head = if value["schema"].is_u64() && value["kind"].is_string() {
-        own_document_head(value, now)?
+        return own_documents(value, body, now);
     } else if value["start"].is_object() && value["end"].is_object() {
         iperf3::iperf3_head(&value)?
     } else if value["x_values"].is_array() && value["results"].is_object() {
@@ -200,14 +202,12 @@ fn read_value(value: Value, body: &[u8], now: Timestamp) -> Result<NewDocument, 
         let known = "a document of fullpipe, JSON of iperf3, data of flent, or a run of pScheduler";
         return Err(format!("it is JSON, but not {known}"));
     };
-    Ok(NewDocument {
-        head,
-        body: body.to_vec(),
-    })
+    let body = body.to_vec();
+    Ok(vec![NewDocument { head, body }])
 }
 
-/// Returns the head of a document that a fullpipe printed.
-fn own_document_head(value: Value, now: Timestamp) -> Result<StoredDocument, String> {
+/// Returns a document that a fullpipe printed; of a grid, one for each row.
+fn own_documents(value: Value, body: &[u8], now: Timestamp) -> Result<Vec<NewDocument>, String> {
     let kind = value["kind"].as_str().map(clean_line).unwrap_or_default();
     let document = Document::from_value(value).map_err(|error| {
         format!(
@@ -215,13 +215,17 @@ fn own_document_head(value: Value, now: Timestamp) -> Result<StoredDocument, Str
             clean_line(&error.to_string())
         )
     })?;
+    if has_rows(&kind) {
+        return Ok(NewDocument::from_document(&document, now));
+    }
     let head = document::document_head(&document, now);
     if head.facts.is_empty() && !head.kind.starts_with("sweep") {
         return Err(format!(
             "a document of the kind {kind} has no measurement to keep"
         ));
     }
-    Ok(head)
+    let body = body.to_vec();
+    Ok(vec![NewDocument { head, body }])
 }
 
 /// Figures of a run as another program states them.

@@ -96,7 +96,9 @@ impl<'p> ServerPrinter<'p> {
     fn print_event(&mut self, event: ServerEvent) {
         match event {
             ServerEvent::Listening(_) => self.print_waiting(),
-            ServerEvent::Began { client, request } => {
+            ServerEvent::Began {
+                client, request, ..
+            } => {
                 self.tests
                     .insert(client, server_renderer(self.shape, client, request));
             }

@@ -3,15 +3,17 @@
 use super::scenarios::{check_congestion_controls, check_path_support, load_grid};
 use crate::commands::grid_runs::GridRuns;
 use crate::commands::prelude::*;
+use crate::commands::rows::{RowArchive, RowArguments};
 use crate::commands::scenario_file::load_scenario;
 use fullpipe_experiment::{
-    CaptureTo, ExperimentError, GridPlace, grid_duration, run_grid, run_scenario,
-    run_scenario_virtually,
+    CaptureTo, ExperimentError, GridPlace, KnownCells, grid_duration, run_grid, run_scenario,
+    run_scenario_virtually, virtual_cell_ids,
 };
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_lab::Backend;
 use fullpipe_record::{GridReport, HostSettings, LabReport};
-use fullpipe_scenario::{Scenario, ScenarioGrid};
+use fullpipe_scenario::{GridBounds, Scenario, ScenarioGrid};
+use fullpipe_store::one_cell;
 
 /// The hosts and the path of scenarios.
 #[derive(Clone, Copy)]
@@ -119,11 +121,19 @@ fn print_scenario(report: &LabReport, keep: &KeepArguments, terminal: &Terminal)
 pub(super) fn measure_grid(
     name: &str,
     place: GridPlace,
+    rows: &RowArguments,
     record: Option<&Path>,
     terminal: &Terminal,
 ) -> Result {
-    let grid = load_grid(name)?;
+    let mut grid = load_grid(name)?;
+    if rows.is_shard() {
+        grid.cells = rows.own_rows(grid.cells)?;
+        // They are of all cells together.
+        grid.bounds = GridBounds::default();
+    }
     let settings = host_settings(&grid, place)?;
+    let mut archive = rows.open_archive()?;
+    let known = known_cells(&grid, &settings, archive.as_mut())?;
     let flag = crate::commands::interrupt_flag()?;
     let (count, time) = (grid.cells.len(), grid_duration(&grid, &settings));
     terminal.print_progress(&format!(
@@ -134,16 +144,51 @@ pub(super) fn measure_grid(
     let mut runs = record
         .map(|folder| GridRuns::in_folder(folder, &grid))
         .transpose()?;
-    let report = run_grid(&grid, &settings, place, Interrupt(&flag), &mut |event| {
-        show_cell(event, terminal);
-        if let Some(runs) = &mut runs {
-            runs.observe_event(event);
-        }
-    })?;
+    let mut kept = Ok(());
+    let whole = GridReport {
+        name: grid.name.clone(),
+        title: grid.title.clone(),
+        is_virtual: true,
+        ..GridReport::default()
+    };
+    let report = run_grid(
+        &grid,
+        &settings,
+        (place, &known),
+        Interrupt(&flag),
+        &mut |event| {
+            show_cell(event, terminal);
+            if let Some(runs) = &mut runs {
+                runs.observe_event(event);
+            }
+            if let (Some(archive), Event::Cell(cell), true) = (&mut archive, event, kept.is_ok()) {
+                kept = archive.keep_row(&one_cell(&whole, cell));
+            }
+        },
+    )?;
     let (passed, interrupted) = (report.passed, report.interrupted);
     print_grid(report, terminal);
+    kept?;
     runs.map_or(Ok(()), GridRuns::into_result)?;
     Failure::after_report(None, interrupted && !passed, passed)
+}
+
+/// Returns the cells of a grid in virtual time that an archive has.
+fn known_cells(
+    grid: &ScenarioGrid,
+    settings: &HostSettings,
+    archive: Option<&mut RowArchive>,
+) -> Result<KnownCells> {
+    let mut known = KnownCells::new();
+    let Some(archive) = archive else {
+        return Ok(known);
+    };
+    for id in virtual_cell_ids(grid, settings) {
+        if let Some(Content::Grid { grid }) = archive.find_row(&id)? {
+            known.extend(grid.cells.into_iter().map(|cell| (id.clone(), cell)));
+        }
+    }
+    Ok(known)
 }
 
 fn print_grid(report: GridReport, terminal: &Terminal) {

@@ -133,7 +133,9 @@ impl Grants {
             .iter()
             .find_map(|folder| folder.join(name).canonicalize().ok());
         match found {
-            Some(file) if self.folders.iter().any(|folder| file.starts_with(folder)) => {
+            Some(file)
+                if file.is_file() && self.folders.iter().any(|folder| file.starts_with(folder)) =>
+            {
                 Ok(file.into())
             }
             None if !name.contains(['/', '.']) => Ok(name.into()),

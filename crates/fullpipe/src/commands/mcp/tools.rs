@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use super::Permission;
 
 /// Groups of flags that no tool has: they choose the form of the output, write files, run programs
-/// of the user's choice, or name keys.
-const WITHHELD_GROUPS: [&str; 5] = ["Output", "Archive", "Far end", "Journal", "Security"];
+/// of the user's choice, name keys, or share work with other machines.
+const WITHHELD_GROUPS: [&str; 6] = [
+    "Output", "Archive", "Far end", "Journal", "Security", "Shards",
+];
 
 /// Names of values that are files. An argument that has one is in a tool only if its list of files
 /// says so.

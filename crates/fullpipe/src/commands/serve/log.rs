@@ -198,7 +198,16 @@ fn describe_event(event: &ServerEvent) -> Option<String> {
         ServerEvent::NotListening { why } => {
             format!("{why}; going on without: iperf2 clients may call the other port")
         }
-        ServerEvent::Began { client, request } => format!("{client}: {}", describe_test(request)),
+        ServerEvent::Began {
+            client,
+            request,
+            ticket,
+        } => {
+            let slot = ticket
+                .as_ref()
+                .map_text(|ticket| format!(", slot {} of {}", ticket.slot, ticket.client));
+            format!("{client}: {}{slot}", describe_test(request))
+        }
         ServerEvent::BeganIperf2 { client } => format!("{client}: receiving, 1 stream of iperf2"),
         ServerEvent::Ended {
             client,
@@ -249,9 +258,9 @@ fn as_event(event: &ServerEvent) -> Option<Event> {
             Event::Listening(Listening { address })
         }
         ServerEvent::NotListening { why } => Event::NotListening(NotListening { why }),
-        ServerEvent::Began { client, request } => {
-            Event::Began(Box::new(ClientTest { client, request }))
-        }
+        ServerEvent::Began {
+            client, request, ..
+        } => Event::Began(Box::new(ClientTest { client, request })),
         ServerEvent::BeganIperf2 { client } => Event::BeganIperf2(Client { client }),
         ServerEvent::Ended {
             measurement: Some(measurement),

@@ -15,6 +15,7 @@ use fullpipe_record::{
 };
 use fullpipe_scenario::{Scenario, ScenarioStep};
 use fullpipe_sim::{NotModelled, SimulationPlan, TrainGranularity};
+use fullpipe_store::one_transfer;
 
 use self::axes::AxisCombination;
 pub(super) use self::axes::PathLists;
@@ -22,6 +23,7 @@ pub(super) use self::axes::path_key;
 use self::past::PastArguments;
 use self::trace::TraceArguments;
 use super::prelude::*;
+use super::rows::{RowArchive, RowArguments};
 use super::stated::{EndSystems, LoadArguments, LoadLists, PredictionFlags};
 use crate::commands::emulated::EmulatedArguments;
 
@@ -113,6 +115,8 @@ pub(crate) struct SimulateArguments {
     #[arg(long, help_heading = "Output", conflicts_with_all = ["json", "json_lines", "html"])]
     csv: bool,
     #[command(flatten)]
+    rows: RowArguments,
+    #[command(flatten)]
     trace: TraceArguments,
     #[command(flatten)]
     output: OutputArguments,
@@ -138,6 +142,7 @@ impl RunCommand for SimulateArguments {
             return self.simulate_past(past, Interrupt(&flag), terminal);
         }
         let (plans, is_table) = self.named_plans()?;
+        let plans = self.own_plans(plans, is_table)?;
         if let Some(file) = self.trace.file_path() {
             trace::check_transfer_count(plans.len() * usize::from(self.seeds), file)?;
             let plan = &plans[0].plan;
@@ -146,7 +151,7 @@ impl RunCommand for SimulateArguments {
                 .simulate_to_file(file, plan.clone(), Interrupt(&flag))?;
             return print_measurement(measurement, plan, self.complete_size(), terminal);
         }
-        let is_one = plans.len() == 1 && self.seeds == 1;
+        let is_one = !is_table && plans.len() == 1 && self.seeds == 1;
         if self.size.is_some() && (!is_one || self.csv) {
             return Err(usage_failure(
                 "--size is of one transfer: leave lists, --seeds and --csv out",
@@ -158,6 +163,7 @@ impl RunCommand for SimulateArguments {
             jobs: self.job_count(),
             size: self.complete_size(),
             interrupt: Interrupt(&flag),
+            rows: &self.rows,
         };
         let (format, page) = self.output();
         if self.csv {
@@ -221,6 +227,7 @@ struct SimulationWork<'w> {
     /// Size of which is said when it would be complete.
     size: Option<ByteCount>,
     interrupt: Interrupt<'w>,
+    rows: &'w RowArguments,
 }
 
 impl SimulationWork<'_> {
@@ -232,6 +239,7 @@ impl SimulationWork<'_> {
             jobs,
             size,
             interrupt,
+            ..
         } = *self;
         let mut of_runs = plans
             .iter()
@@ -289,12 +297,50 @@ impl SimulationWork<'_> {
             ..
         } = *self;
         let mut any = false;
-        let ended = simulate_summaries(plans, seeds, jobs, interrupt, &mut |done| {
+        let mut each = |done| {
             any = true;
             each(done);
+        };
+        let mut archive = self.rows.open_archive()?;
+        let known = known_rows(plans, seeds, archive.as_mut())?;
+        let unknown = plans
+            .iter()
+            .zip(&known)
+            .filter(|(_, known)| known.is_none());
+        let unknown: Vec<NamedPlan> = unknown.map(|(plan, _)| plan.clone()).collect();
+        let (mut known, mut kept) = (known.into_iter(), Ok(()));
+        let ended = simulate_summaries(&unknown, seeds, jobs, interrupt, &mut |done| {
+            // Those before it; the place where they end is its own.
+            known.by_ref().map_while(|known| known).for_each(&mut each);
+            if let (Some(archive), true) = (&mut archive, kept.is_ok()) {
+                kept = archive.keep_row(&one_transfer(&done));
+            }
+            each(done);
         });
-        in_part(ended, any)
+        if ended.is_ok() {
+            known.flatten().for_each(&mut each);
+        }
+        in_part(ended, any).and(kept)
     }
+}
+
+/// Returns the row of each plan that an archive has.
+fn known_rows(
+    plans: &[NamedPlan],
+    seeds: u16,
+    archive: Option<&mut RowArchive>,
+) -> Result<Vec<Option<SimulatedTransfer>>> {
+    let Some(archive) = archive else {
+        return Ok(vec![None; plans.len()]);
+    };
+    let rows = plans.iter().map(|plan| {
+        let row = archive.find_row(&plan.row_id(usize::from(seeds)))?;
+        Ok(match row {
+            Some(Content::Simulations { mut simulations }) => simulations.pop(),
+            _ => None,
+        })
+    });
+    rows.collect()
 }
 
 /// Returns the result of a work that may have been interrupted after a part of its results was
@@ -341,6 +387,16 @@ impl SimulateArguments {
                 .collect(),
             false,
         ))
+    }
+
+    /// Returns the transfers of the shard, if one is asked for.
+    fn own_plans(&self, plans: Vec<NamedPlan>, is_table: bool) -> Result<Vec<NamedPlan>> {
+        let is_of_rows = self.rows.is_shard() || self.rows.resumes();
+        if is_of_rows && !is_table {
+            let why = "--shard and --resume are of a table: give a quantity several values";
+            return Err(usage_failure(why));
+        }
+        self.rows.own_rows(plans)
     }
 
     /// Returns the transfer of a step; of loads that grow, each.

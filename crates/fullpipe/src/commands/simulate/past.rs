@@ -7,12 +7,13 @@ use crate::commands::prelude::*;
 use crate::sibling::read_sibling;
 
 /// Flags of transfers that were never measured.
-const OF_NEW_TRANSFERS: [&str; 6] = [
+const OF_NEW_TRANSFERS: [&str; 7] = [
     "scenario",
     "PathLists",
     "LoadArguments",
     "LoadLists",
     "granularity",
+    "RowArguments",
     "csv",
 ];
 

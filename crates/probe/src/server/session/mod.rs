@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use fullpipe_control::{ControlConnection, StalledBytes};
 use fullpipe_iperf::{
     ErrorNumber, KeyCheck, ServerAction, ServerNonce, ServerSession, TestCookie, TestParameters,
-    TestRefusal, TestResults, data_connections,
+    TestRefusal, TestResults, TestTicket, data_connections,
 };
 use fullpipe_record::{HostSettings, Measurement, Request, SocketReadback, TcpInfo};
 use fullpipe_sys::random_bytes;
@@ -85,6 +85,8 @@ pub(super) struct ServedTest {
     shutdown: watch::Receiver<bool>,
     accepted: mpsc::UnboundedReceiver<AcceptedStream>,
     request: Request,
+    /// The client's ticket, where the server asks for one, once it is redeemed.
+    ticket: Option<TestTicket>,
     /// Permit of the load, once it is admitted.
     load: Option<AdmissionPermit>,
     /// Set once the load was admitted: the client is one that the server serves.
@@ -126,6 +128,7 @@ impl ServedTest {
             shutdown: server.shutdown.subscribe(),
             accepted,
             request: Request::default(),
+            ticket: None,
             load: None,
             was_admitted: false,
             expected_streams: None,

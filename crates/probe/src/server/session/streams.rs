@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::time::Instant;
 
-use fullpipe_control::canonical_address;
-use fullpipe_iperf::{ErrorNumber, StateByte, TestParameters, TestRefusal};
+use fullpipe_control::{canonical_address, unix_seconds};
+use fullpipe_iperf::{ErrorNumber, ServerKey, StateByte, TestParameters, TestRefusal, TestTicket};
 use fullpipe_record::{Request, Transport};
 use fullpipe_units::ByteCount;
 use socket2::SockRef;
@@ -17,7 +17,8 @@ use super::ServedTest;
 use crate::engine::{StreamChannel, apply_options};
 
 impl ServedTest {
-    /// Prepares for the load of a request: checks the user and the limits, and expects the streams.
+    /// Prepares for the load of a request: checks the user, the limits and the ticket, and expects
+    /// the streams.
     pub(super) async fn prepare_load(&mut self, request: Request) {
         let permit = match self.admit_load(&request).await {
             Ok(permit) => permit,
@@ -33,15 +34,32 @@ impl ServedTest {
         self.server.report_event(ServerEvent::Began {
             client: self.client,
             request: request.clone(),
+            ticket: self.ticket.clone().map(Box::new),
         });
         self.request = request;
     }
 
-    async fn admit_load(&self, request: &Request) -> Result<AdmissionPermit, TestRefusal> {
+    async fn admit_load(&mut self, request: &Request) -> Result<AdmissionPermit, TestRefusal> {
         self.authenticate().await?;
         let permit = self.server.admit_load(self.client.ip(), request).await?;
+        // A test for which there is no place leaves its ticket as it was.
+        self.ticket = self.redeem_ticket(request)?;
         self.expect_udp_streams(request).await?;
         Ok(permit)
+    }
+
+    /// Redeems the client's ticket, where the server asks for one.
+    fn redeem_ticket(&self, request: &Request) -> Result<Option<TestTicket>, TestRefusal> {
+        let Some(ServerKey::OfTickets(_)) = self.server.key else {
+            return Ok(None);
+        };
+        let parameters = self.session.client_parameters();
+        let text = parameters.and_then(TestParameters::ticket_text);
+        self.server
+            .used_slots
+            .borrow_mut()
+            .redeem_ticket(text.unwrap_or_default(), request, unix_seconds())
+            .map(Some)
     }
 
     /// Accepts UDP streams from now on, if the request has any. First waits until no other test of

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use fullpipe_control::unix_seconds;
 use fullpipe_host::{SysctlTree, inspect_host};
 use fullpipe_iperf::{ErrorNumber, TestParameters, TestRefusal, data_connections, direction_of};
 use fullpipe_record::{
@@ -14,7 +15,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::super::ServerEvent;
-use super::super::monitor::TransferMonitor;
+use super::super::monitor::{TransferBounds, TransferMonitor};
 use super::super::output::OutputBuffer;
 use super::{MAX_REPORT_SAMPLES, ServedTest};
 use crate::client::segment_size;
@@ -57,7 +58,7 @@ impl ServedTest {
         let lanes = planned_streams(streams.into_iter().map(|(_, channel)| channel), &ways);
         self.sockets = accepted_sockets(&lanes);
         self.monitor = TransferMonitor::new(
-            self.server.transfer_bounds(&self.request, count),
+            self.transfer_bounds(count),
             lanes.iter().map(|lane| lane.role).collect(),
         );
         let mss = lanes
@@ -84,6 +85,14 @@ impl ServedTest {
                 self.session.refuse_test(refusal, error.raw_os_error());
             }
         }
+    }
+
+    /// Returns the bounds of the transfer over so many streams.
+    fn transfer_bounds(&self, count: u16) -> TransferBounds {
+        let bounds = self.server.transfer_bounds(&self.request, count);
+        self.ticket.iter().fold(bounds, |bounds, ticket| {
+            bounds.within_ticket(ticket, unix_seconds(), self.server.client_timeout.0)
+        })
     }
 
     fn start_streams(&self, lanes: Vec<PlannedStream>) -> io::Result<RunningTransfer> {

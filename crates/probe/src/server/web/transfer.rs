@@ -147,6 +147,7 @@ impl WebServer {
                 direction: opposite(request.direction),
                 ..request.clone()
             },
+            ticket: None,
         });
         Ok((test, load))
     }

@@ -1,0 +1,327 @@
+//! The controller of a fleet: what agents ask over HTTPS, and the plan that goes on meanwhile.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fullpipe_control::{ClientPlaces, WebIdentity, unix_seconds};
+use fullpipe_fleet::plan::{MeshHost, PollAnswer, PollRequest};
+use fullpipe_fleet::service::{JoinRequest, JoinedHost, RenewRequest};
+use fullpipe_fleet::{FleetAuthority, FleetLedger, InviteError, certificate_hash};
+use fullpipe_record::Document;
+use fullpipe_store::{ArchiveLocation, NewDocument};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::answer::{Answer, JSON, Refusal, whole_answer};
+use crate::api;
+use crate::archive::{Archive, ArchiveRefusal};
+use crate::connections::{Connections, RequestService};
+use crate::route::Query;
+
+/// Connections at once: agents, one each, and as many again.
+const MAX_CONNECTIONS: u32 = 4096;
+
+/// Connections at once of one address: a site may have one for all of its hosts.
+const MAX_OF_CLIENT: u32 = 1024;
+
+/// Time for the body of a request.
+const BODY_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Longest body of a request but a document, in bytes.
+const MAX_BODY: usize = 1 << 20;
+
+/// Longest document, in bytes.
+const MAX_DOCUMENT: usize = 16 << 20;
+
+/// Longest time for which an agent waits for news.
+const LONGEST_WAIT: u64 = 50;
+
+/// Time between two looks for news of an agent that waits.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Time between two looks at the plan.
+const PLANNING: Duration = Duration::from_secs(20);
+
+/// What a controller needs.
+#[derive(Clone)]
+pub struct ControllerOptions {
+    /// Its certificate, and the authority that it knows its hosts by.
+    pub identity: WebIdentity,
+    /// The archive.
+    pub archive: ArchiveLocation,
+    /// Signs certificates.
+    pub authority: Arc<FleetAuthority>,
+}
+
+struct FleetController {
+    archive: Archive,
+    authority: Arc<FleetAuthority>,
+}
+
+/// Serves the agents of a fleet, and plans their slots, until the future is dropped. `log` gets a
+/// line for what happens.
+///
+/// # Errors
+/// Never fails; what the archive refuses is tried again.
+pub async fn serve_fleet(
+    listeners: Vec<TcpListener>,
+    options: ControllerOptions,
+    log: &dyn Fn(&str),
+) -> io::Result<()> {
+    let controller = FleetController {
+        archive: Archive::new(options.archive),
+        authority: options.authority,
+    };
+    let places = ClientPlaces::new(MAX_CONNECTIONS, MAX_OF_CLIENT);
+    let connections = Connections::new(controller, Some(options.identity), places);
+    let serving = Arc::clone(&connections).serve_listeners(listeners);
+    tokio::select! {
+        () = serving => Ok(()),
+        () = connections.service().keep_planning(log) => Ok(()),
+    }
+}
+
+impl RequestService for FleetController {
+    async fn answer(&self, request: Request<Incoming>, certificate: Option<&[u8]>) -> Answer {
+        let answered = self.answer_request(request, certificate).await;
+        answered.unwrap_or_else(|refusal| api::refusal_answer(&refusal))
+    }
+}
+
+impl FleetController {
+    async fn keep_planning(&self, log: &dyn Fn(&str)) {
+        let mut failed = String::new();
+        loop {
+            let planned = self.ledger(|ledger| {
+                let now = unix_seconds();
+                ledger.close_overdue(now)?;
+                Ok(ledger.plan_turns(now)?)
+            });
+            match planned.await {
+                Ok(0) => failed.clear(),
+                Ok(slots) => {
+                    failed.clear();
+                    log(&format!("planned {slots} slots"));
+                }
+                Err(refusal) if refusal.why != failed => {
+                    log(&format!("cannot plan: {}", refusal.why));
+                    failed = refusal.why;
+                }
+                Err(_) => {}
+            }
+            sleep(PLANNING).await;
+        }
+    }
+
+    async fn answer_request(
+        &self,
+        request: Request<Incoming>,
+        certificate: Option<&[u8]>,
+    ) -> Result<Answer, Refusal> {
+        let path = request.uri().path().to_owned();
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        let method = request.method().clone();
+        match (method, parts.as_slice()) {
+            (Method::POST, ["v1", "join"]) => return self.join(read_json(request).await?).await,
+            (Method::POST, ["v1", "slots" | "renew"])
+            | (Method::GET, ["v1", "targets"])
+            | (Method::PUT, ["v1", "slots", _, "document"]) => {}
+            _ => return Err(Refusal::not_found("this controller has no such address")),
+        }
+        let host = self.host_of_certificate(certificate).await?;
+        match parts.as_slice() {
+            ["v1", "slots"] => {
+                let query = Query::from_text(request.uri().query().unwrap_or_default());
+                let wait = query.value("wait").and_then(|wait| wait.parse().ok());
+                let poll = read_json(request).await?;
+                self.slots(&host, poll, wait.unwrap_or(0)).await
+            }
+            ["v1", "renew"] => self.renew(host, read_json(request).await?).await,
+            ["v1", "targets"] => {
+                let targets = self.ledger(move |ledger| Ok(ledger.echo_targets(&host)?));
+                json_answer(&targets.await?)
+            }
+            [_, _, slot, _] => {
+                let body = read_body(request, MAX_DOCUMENT).await?;
+                self.keep_document(host, (*slot).to_owned(), body).await
+            }
+            _ => Err(Refusal::not_found("this controller has no such address")),
+        }
+    }
+
+    async fn ledger<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut FleetLedger<'_>) -> Result<T, ArchiveRefusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.archive
+            .ask(|store| ask(&mut FleetLedger::new(store)))
+            .await
+    }
+
+    async fn host_of_certificate(&self, certificate: Option<&[u8]>) -> Result<String, Refusal> {
+        let unknown = |why| Refusal::new(StatusCode::UNAUTHORIZED, why);
+        let certificate =
+            certificate.ok_or_else(|| unknown("a host shows its certificate here"))?;
+        let hash = certificate_hash(certificate);
+        let host = self
+            .ledger(move |ledger| Ok(ledger.host_of_certificate(&hash)?))
+            .await?;
+        let host = host
+            .ok_or_else(|| unknown("this host was sent away, or has another certificate by now"))?;
+        Ok(host.mesh.name)
+    }
+
+    /// Takes a new host into the fleet.
+    async fn join(&self, request: JoinRequest) -> Result<Answer, Refusal> {
+        check_join(&request).map_err(Refusal::bad_request)?;
+        let signed = self
+            .authority
+            .host_certificate(&request.host, &request.public_key, Timestamp::now())
+            .map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let joined = JoinedHost {
+            certificate: signed.pem,
+            authority: self.authority.certificate.clone(),
+        };
+        self.ledger(move |ledger| {
+            let host = MeshHost {
+                name: request.host,
+                site: request.site,
+                reach: request.reach,
+            };
+            let code = &request.code;
+            ledger
+                .enrol_host(code, &host, &signed.hash, unix_seconds())
+                .map_err(|error| match error {
+                    InviteError::Store(error) => ArchiveRefusal::Store(error),
+                    other => Refusal::new(StatusCode::FORBIDDEN, other.to_string()).into(),
+                })
+        })
+        .await?;
+        json_answer(&joined)
+    }
+
+    async fn renew(&self, host: String, request: RenewRequest) -> Result<Answer, Refusal> {
+        let signed = self
+            .authority
+            .host_certificate(&host, &request.public_key, Timestamp::now())
+            .map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let hash = signed.hash;
+        self.ledger(move |ledger| Ok(ledger.renew_host(&host, &hash)?))
+            .await?;
+        json_answer(&JoinedHost {
+            certificate: signed.pem,
+            authority: self.authority.certificate.clone(),
+        })
+    }
+
+    /// Answers an agent once it has news for it, or after its time.
+    async fn slots(&self, host: &str, request: PollRequest, wait: u64) -> Result<Answer, Refusal> {
+        let until = Instant::now() + Duration::from_secs(wait.min(LONGEST_WAIT));
+        let known = request.known.clone();
+        let says_something = !request.reports.is_empty() || !request.tickets.is_empty();
+        let quiet = PollRequest {
+            offset_ms: request.offset_ms,
+            program: request.program.clone(),
+            ..PollRequest::default()
+        };
+        let mut answer = self.answer_poll(host, request).await?;
+        while !says_something && answer.version == known && Instant::now() < until {
+            sleep(LOOK.min(until.saturating_duration_since(Instant::now()))).await;
+            answer = self.answer_poll(host, quiet.clone()).await?;
+        }
+        json_answer(&answer)
+    }
+
+    async fn answer_poll(&self, host: &str, request: PollRequest) -> Result<PollAnswer, Refusal> {
+        let host = host.to_owned();
+        self.ledger(move |ledger| {
+            let clock_ms = Timestamp::now().as_millisecond().max(0).cast_unsigned();
+            Ok(ledger.answer_poll(&host, &request, clock_ms)?)
+        })
+        .await
+    }
+
+    async fn keep_document(
+        &self,
+        host: String,
+        slot: String,
+        body: Vec<u8>,
+    ) -> Result<Answer, Refusal> {
+        let document = Document::from_json(&body)
+            .map_err(|error| Refusal::bad_request(format!("this is no document: {error}")))?;
+        let kept = NewDocument::from_document(&document, Timestamp::now());
+        let [kept] = <[NewDocument; 1]>::try_from(kept)
+            .map_err(|_| Refusal::bad_request("this document is of no test"))?;
+        let kept = NewDocument { body, ..kept };
+        let kept = self.ledger(move |ledger| Ok(ledger.keep_slot_document(&host, &slot, &kept)?));
+        let kept = kept
+            .await?
+            .ok_or_else(|| Refusal::not_found("this host has no such slot"))?;
+        json_answer(&kept.id)
+    }
+}
+
+fn json_answer(value: &impl Serialize) -> Result<Answer, Refusal> {
+    let body = serde_json::to_vec(value)
+        .map_err(|error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(whole_answer(StatusCode::OK, JSON, body))
+}
+
+async fn read_body(request: Request<Incoming>, most: usize) -> Result<Vec<u8>, Refusal> {
+    let body = Limited::new(request.into_body(), most);
+    match timeout(BODY_DEADLINE, body.collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes().to_vec()),
+        Ok(Err(_)) => Err(Refusal::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body broke off, or is longer than {most} bytes"),
+        )),
+        Err(_) => Err(Refusal::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "the body did not come in time",
+        )),
+    }
+}
+
+async fn read_json<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Refusal> {
+    let body = read_body(request, MAX_BODY).await?;
+    serde_json::from_slice(&body).map_err(|error| {
+        Refusal::bad_request(format!("the body is not what is asked for: {error}"))
+    })
+}
+
+/// # Errors
+/// Fails with a sentence if a host cannot have these names.
+fn check_join(request: &JoinRequest) -> Result<(), String> {
+    let is_name = |name: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        (1..=63).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-')
+    };
+    for (what, name) in [("host", &request.host), ("site", &request.site)] {
+        if !is_name(name) {
+            return Err(format!(
+                "the name of a {what} has 1 to 63 letters, digits, -, _ and dots"
+            ));
+        }
+    }
+    let is_address = |reach: &str| {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+        let port = reach.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        reach.len() <= 300
+            && reach.bytes().all(plain)
+            && matches!(port, Some(Ok(1..)))
+            && !reach.starts_with('-')
+    };
+    match &request.reach {
+        Some(reach) if !is_address(reach) => {
+            Err("others reach a host at an address or a name with a port".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
