@@ -100,7 +100,7 @@ fn hosts_part(status: &FleetStatus) -> String {
     let silent = hosts.iter().filter(|host| host.is_silent).count();
     let rows: String = hosts.iter().map(|host| host_row(host)).collect();
     let table = table(
-        "Hosts",
+        "hosts",
         &["Host", "Site", "Last seen (UTC)", "Clock", "Slots of a day"],
         &rows,
     );
@@ -157,7 +157,7 @@ fn table(name: &str, columns: &[&str], rows: &str) -> String {
         .map(|column| format!("<th scope=\"col\">{column}</th>"))
         .collect();
     format!(
-        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\"><table class=\"list\">\n\
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Table of {name}\"><table class=\"list\">\n\
          <thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
     )
 }
@@ -195,7 +195,7 @@ fn pairs_part(query: &Query, status: &FleetStatus) -> String {
         super::measurements::options(offered, host),
         counts.join(", "),
         table(
-            "Pairs",
+            "pairs",
             &[
                 "From",
                 "To",
@@ -286,7 +286,10 @@ pub(crate) fn incident_page(incident: &FleetIncident) -> String {
         "Limit",
         "Since (UTC)",
     ];
-    content += &format!("<h2>Changed</h2>\n{}", table("Changed", &columns, &rows));
+    content += &format!(
+        "<h2>Changed</h2>\n{}",
+        table("changed pairs", &columns, &rows)
+    );
     content += &unchanged_part(incident);
     content += "<p class=\"links\"><a href=\"/fleet\">The fleet</a></p>\n";
     whole_page("Incident", Some(NavigationPage::Fleet), &content)
