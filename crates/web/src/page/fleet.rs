@@ -152,10 +152,8 @@ fn host_row(host: &HostStatus) -> String {
 
 /// Returns a table that can be moved with the keyboard where it is wider than the page.
 fn table(name: &str, columns: &[&str], rows: &str) -> String {
-    let head: String = columns
-        .iter()
-        .map(|column| format!("<th scope=\"col\">{column}</th>"))
-        .collect();
+    let cell = |column: &&str| format!("<th scope=\"col\">{column}</th>");
+    let head: String = columns.iter().map(cell).collect();
     format!(
         "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Table of {name}\"><table class=\"list\">\n\
          <thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
@@ -268,11 +266,8 @@ pub(crate) fn incident_page(incident: &FleetIncident) -> String {
         minute(incident.since)
     );
     if !incident.candidates.is_empty() {
-        let items: String = incident
-            .candidates
-            .iter()
-            .map(|candidate| format!("<li>pairs {}</li>", text(candidate)))
-            .collect();
+        let item = |candidate: &String| format!("<li>pairs {}</li>", text(candidate));
+        let items: String = incident.candidates.iter().map(item).collect();
         content += &format!("<p>What is known fits these as well:</p>\n<ul>{items}</ul>\n");
     }
     let rows: String = incident.changed.iter().map(changed_row).collect();
