@@ -1,10 +1,12 @@
 //! Many hosts, one plan: who measures whom and when, and what became of it.
 //!
 //! * [`plan`] decides, without clock, files and sockets: the turns of pairs ([`plan::MeshPlanner`]),
-//!   what a host lets the fleet do ([`plan::AgentPolicy`]), and what an agent does next
-//!   ([`plan::AgentState`]).
+//!   what a host lets the fleet do ([`plan::AgentPolicy`]), what an agent does next
+//!   ([`plan::AgentState`]), what changed of a pair ([`plan::PairWatch`], [`plan::EchoWatch`]), and
+//!   what changed pairs have in common ([`plan::group_pairs`]).
 //! * [`FleetLedger`] keeps hosts, slots and what they have for themselves in the archive, so that a
 //!   controller has no state of its own and any number of them may run.
+//! * [`fleet_status`] is a fleet at a glance, with its incidents.
 //! * [`AgentDisk`] keeps what an agent has not handed over, in an archive of its own.
 
 mod agent;

@@ -167,6 +167,24 @@ impl FleetIncident {
             .collect()
     }
 
+    /// Returns the incident as it goes on: with what is said of it now, or, once pairs are as usual
+    /// again, with what was said of all and the pairs that are left.
+    pub(crate) fn continued(&self, now: Self) -> Self {
+        let own = self.pair_names();
+        if now.pair_names().iter().all(|pair| own.contains(pair)) {
+            let changed = now.changed;
+            return Self {
+                changed,
+                ..self.clone()
+            };
+        }
+        Self {
+            id: self.id.clone(),
+            since: self.since.min(now.since),
+            ..now
+        }
+    }
+
     /// Returns true if a pair is in both.
     pub(crate) fn has_pair_of(&self, other: &Self) -> bool {
         let own = self.pair_names();

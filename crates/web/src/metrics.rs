@@ -154,6 +154,9 @@ pub fn archive_metrics(newest: &[StoredDocument], now: Timestamp) -> String {
     text + &limit_info(&runs)
 }
 
+/// Labels and values of a metric.
+type Values = Vec<(String, f64)>;
+
 /// Returns the metrics of a fleet; nothing where there is none.
 pub(crate) fn fleet_metrics(status: &FleetStatus) -> String {
     if status.hosts.is_empty() {
@@ -186,46 +189,46 @@ pub(crate) fn fleet_metrics(status: &FleetStatus) -> String {
         .iter()
         .filter(|incident| incident.ended.is_none());
     let open = [(String::new(), open.count() as f64)].into_iter();
-    let families: [(&str, &str, Box<dyn Iterator<Item = (String, f64)>>); 8] = [
+    let families: [(&str, &str, Values); 8] = [
         (
             "fullpipe_slots",
             "Slots that began within a day, by how they ended.",
-            Box::new(outcomes),
+            outcomes.collect(),
         ),
         (
             "fullpipe_pair_throughput_bytes_per_second",
             "Payload that arrived in the newest run of a pair.",
-            Box::new(of_pairs(|pair| pair.rate)),
+            of_pairs(|pair| pair.rate).collect(),
         ),
         (
             "fullpipe_pair_usual_throughput_bytes_per_second",
             "Payload that usually arrives.",
-            Box::new(of_pairs(|pair| pair.usual_rate)),
+            of_pairs(|pair| pair.usual_rate).collect(),
         ),
         (
             "fullpipe_pair_limit_info",
             "What limited the newest run of a pair.",
-            Box::new(limits),
+            limits.collect(),
         ),
         (
             "fullpipe_pair_state_info",
             "How a pair is: changed, unknown, new or usual.",
-            Box::new(states),
+            states.collect(),
         ),
         (
             "fullpipe_fleet_incidents",
             "Incidents that go on.",
-            Box::new(open),
+            open.collect(),
         ),
         (
             "fullpipe_host_seen_timestamp_seconds",
             "When a host last asked for its slots, since 1970.",
-            Box::new(of_hosts(|host| host.seen as f64)),
+            of_hosts(|host| host.seen as f64).collect(),
         ),
         (
             "fullpipe_host_clock_offset_seconds",
             "Time by which the controller's clock was ahead of a host's.",
-            Box::new(of_hosts(|host| host.offset_ms as f64 / 1e3)),
+            of_hosts(|host| host.offset_ms as f64 / 1e3).collect(),
         ),
     ];
     let mut text = String::new();

@@ -1,5 +1,3 @@
-use std::collections::BTreeSet;
-
 use fullpipe_store::{ArchiveTransaction, EngineResult, StoreError};
 use fullpipe_units::{BitRate, Ratio, Span};
 
@@ -23,35 +21,30 @@ pub(super) fn keep_incidents(
     now: u64,
 ) -> EngineResult {
     let states = pair_states(rows, now);
-    let mut open = open_incidents(archive)?;
-    let mut gone_on: BTreeSet<String> = BTreeSet::new();
+    let known = open_incidents(archive)?;
+    let mut gone_on: Vec<Option<FleetIncident>> = vec![None; known.len()];
     for group in group_pairs(&states, &sites(hosts)) {
         let mut incident = describe_group(hosts, rows, &states, &group);
-        let is_same = |known: &FleetIncident| known.has_pair_of(&incident);
-        let known = open.iter().position(is_same);
-        let is_new = known.is_none();
-        match known {
-            Some(place) => {
-                let known = open.remove(place);
-                incident.id = known.id;
-                incident.since = incident.since.min(known.since);
-            }
-            None => incident.id = incident_id(&incident),
-        }
-        gone_on.insert(incident.id.clone());
-        keep_incident(archive, &incident, is_new, now)?;
-        // Others that turn out to be the same are not over: they are part of it.
-        let (same, others): (Vec<_>, Vec<_>) = open
-            .into_iter()
-            .partition(|other| other.has_pair_of(&incident));
-        open = others;
-        for mut part in same {
-            part.joined = Some(incident.id.clone());
-            end_incident(archive, part, now)?;
+        let Some(place) = known.iter().position(|one| one.has_pair_of(&incident)) else {
+            incident.id = incident_id(&incident);
+            keep_incident(archive, &incident, true, now)?;
+            continue;
+        };
+        match &mut gone_on[place] {
+            Some(rest) => rest.changed.append(&mut incident.changed),
+            empty => *empty = Some(known[place].continued(incident)),
         }
     }
-    for over in open {
-        end_incident(archive, over, now)?;
+    let parts: Vec<FleetIncident> = gone_on.iter().flatten().cloned().collect();
+    for (mut known, now_on) in known.into_iter().zip(gone_on) {
+        if let Some(incident) = now_on {
+            keep_incident(archive, &incident, false, now)?;
+            continue;
+        }
+        // One that turns out to be the same as another is not over: it is part of that.
+        let whole = parts.iter().find(|other| other.has_pair_of(&known));
+        known.joined = whole.map(|whole| whole.id.clone());
+        end_incident(archive, known, now)?;
     }
     let oldest = now.saturating_sub(KEPT);
     let sql = "DELETE FROM fleet_incident WHERE changed < $1 AND ended IS NOT NULL";

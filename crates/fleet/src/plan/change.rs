@@ -249,13 +249,14 @@ impl PairWatch {
                 let rtt = rtt.as_nanos();
                 self.round_trips.take_value(run.at, rtt, &ROUND_TRIPS);
             }
-            let is_usual = self.rates.change.is_none() && self.rates.doubts.is_empty();
-            let known = run.limit.clone().filter(|limit| limit != "unknown");
-            self.limit = if is_usual {
-                None
-            } else {
-                known.or(self.limit.take())
-            };
+            let is_changed = self.rates.change.is_some();
+            if is_changed == self.rates.doubts.is_empty() {
+                // It is one of those that differ; while a change ends, others are as usual.
+                let known = run.limit.clone().filter(|limit| limit != "unknown");
+                self.limit = known.or(self.limit.take());
+            } else if !is_changed {
+                self.limit = None;
+            }
         }
         self.last = Some(run);
     }

@@ -228,7 +228,7 @@ fn false_changes(seed: u64) -> usize {
                 let change = pair.state().change;
                 if change.is_some() && !*was {
                     found += 1;
-                    println!("seed {seed}, day {day}: {change:?}");
+                    crate::show(&format!("seed {seed}, day {day}: {change:?}"));
                 }
                 *was = change.is_some();
             }
@@ -249,7 +249,7 @@ fn a_month_in_which_nothing_changes_has_one_false_change_at_most() {
 #[ignore = "a figure for the documentation: twenty months take minutes"]
 fn twenty_months_in_which_nothing_changes() {
     let found: Vec<usize> = (100..120).map(false_changes).collect();
-    println!("false changes: {found:?}");
+    crate::show(&format!("false changes: {found:?}"));
     assert!(found.iter().sum::<usize>() <= 20);
 }
 
@@ -380,10 +380,10 @@ fn planted(seed: u64, kind: usize, place: usize) -> (usize, usize, bool) {
             && (begun - DAY..=begun + DAY).contains(&group.onset.1)
     });
     if !is_named || groups.len() > 1 {
-        println!(
+        crate::show(&format!(
             "{seed} {kind}: planted {scope:?} {cause} in {} pairs: {groups:?}",
             own.len()
-        );
+        ));
     }
     (own.len(), in_time, is_named)
 }
@@ -398,7 +398,9 @@ fn what_is_planted_is_found_within_two_runs_with_its_place_and_cause() {
         faults += 1;
         named += usize::from(is_named);
     }
-    println!("{in_time} of {pairs} pairs within two runs; {named} of {faults} faults named");
+    crate::show(&format!(
+        "{in_time} of {pairs} pairs within two runs; {named} of {faults} faults named"
+    ));
     assert!(in_time * 20 >= pairs * 19, "{in_time} of {pairs}");
     assert!(named * 20 >= faults * 19, "{named} of {faults}");
 }

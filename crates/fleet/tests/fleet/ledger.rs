@@ -396,7 +396,7 @@ fn a_hundred_hosts_take_a_blink() {
         quickest[1] = quickest[1].min(begun.elapsed());
         assert!(status.pairs.len() >= 9900, "{}", status.pairs.len());
     }
-    println!("changes and status of 9900 pairs: {quickest:?}");
+    crate::show(&format!("changes and status of 9900 pairs: {quickest:?}"));
     assert!(
         quickest
             .iter()

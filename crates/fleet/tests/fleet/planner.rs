@@ -73,7 +73,10 @@ fn a_mesh_has_as_many_rounds_as_the_circle_method() {
             "each pair has its turn in a day"
         );
         let rounds: BTreeSet<u64> = first.into_values().collect();
-        println!("{count} hosts: {} rounds, {bound} at least", rounds.len());
+        crate::show(&format!(
+            "{count} hosts: {} rounds, {bound} at least",
+            rounds.len()
+        ));
         assert!(
             rounds.len() as f64 <= 1.1 * bound as f64,
             "{}",

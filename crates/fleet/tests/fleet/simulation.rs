@@ -150,6 +150,7 @@ enum Event {
 
 /// What truly became of a slot.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Truth {
     was_heard: bool,
     had_ticket: bool,
@@ -242,7 +243,7 @@ impl World {
         };
         for host in 0..count {
             let after = world.random_below(60_000);
-            world.hosts[host].drift = world.random_below(21) as i64 - 10;
+            world.hosts[host].drift = world.random_below(21).cast_signed() - 10;
             world.schedule(after, Event::Start { host });
         }
         world.schedule(70_000, Event::Plan);
@@ -272,17 +273,17 @@ impl World {
                 return;
             };
             self.now_ms = at;
-            self.carry_out(event);
+            self.carry_out(&event);
         }
     }
 
     fn clock(&self, host: usize) -> AgentClock {
         let host = &self.hosts[host];
-        let elapsed = (self.now_ms - START * 1000) as i64;
-        let drift = elapsed % (DAY as i64 * 1000) * host.drift / 1_000_000;
+        let elapsed = (self.now_ms - START * 1000).cast_signed();
+        let drift = elapsed % (DAY.cast_signed() * 1000) * host.drift / 1_000_000;
         AgentClock {
-            wall_ms: (self.now_ms as i64 + host.offset_ms + drift) as u64,
-            steady_ms: elapsed as u64,
+            wall_ms: (self.now_ms.cast_signed() + host.offset_ms + drift).cast_unsigned(),
+            steady_ms: elapsed.cast_unsigned(),
         }
     }
 
@@ -290,8 +291,8 @@ impl World {
         self.hosts[host].start == start && self.hosts[host].agent.is_some()
     }
 
-    fn carry_out(&mut self, event: Event) {
-        match event {
+    fn carry_out(&mut self, event: &Event) {
+        match *event {
             Event::Plan => self.plan(),
             Event::Start { host } => self.start_agent(host),
             Event::Fault => self.make_fault(),
@@ -631,7 +632,7 @@ impl World {
                 "full disks"
             }
             16..19 => {
-                let jump = self.random_below(60_000) as i64 - 30_000;
+                let jump = self.random_below(60_000).cast_signed() - 30_000;
                 self.hosts[host].offset_ms = jump;
                 self.schedule(long, Event::Clock { host });
                 "clocks that jump"
@@ -746,7 +747,7 @@ fn simulate(count: usize, days: u64, every_days: u64, seed: u64) {
     let account = world.account(end);
     let (lost, doubled) = world.documents_lost_and_doubled();
     let slots: u64 = account.outcomes.values().sum();
-    println!(
+    crate::show(&format!(
         "{count} agents, {days} days, seed {seed}: {slots} slots {:?}; faults {:?}; {} loads, {} overlap; {lost} \
          documents lost, {doubled} doubled; {:.1} s",
         account.outcomes,
@@ -754,7 +755,7 @@ fn simulate(count: usize, days: u64, every_days: u64, seed: u64) {
         world.runs.len(),
         world.overlaps(),
         begun.elapsed().as_secs_f64()
-    );
+    ));
     assert!(
         account.wrong.is_empty(),
         "{} wrong, as {:#?}",

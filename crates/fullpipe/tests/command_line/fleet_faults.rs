@@ -135,7 +135,7 @@ mod tests_alone {
         for host in 0..HOSTS {
             fleet.join(host);
         }
-        sleep(Duration::from_secs(60));
+        sleep(Duration::from_mins(1));
         for byte in random_bytes(KILLS) {
             match usize::from(byte) % (2 + HOSTS + 1) {
                 number @ 0..2 => {

@@ -100,7 +100,7 @@ fn hosts_part(status: &FleetStatus) -> String {
     let silent = hosts.iter().filter(|host| host.is_silent).count();
     let rows: String = hosts.iter().map(|host| host_row(host)).collect();
     let table = table(
-        "Hosts",
+        "hosts",
         &["Host", "Site", "Last seen (UTC)", "Clock", "Slots of a day"],
         &rows,
     );
@@ -152,12 +152,10 @@ fn host_row(host: &HostStatus) -> String {
 
 /// Returns a table that can be moved with the keyboard where it is wider than the page.
 fn table(name: &str, columns: &[&str], rows: &str) -> String {
-    let head: String = columns
-        .iter()
-        .map(|column| format!("<th scope=\"col\">{column}</th>"))
-        .collect();
+    let cell = |column: &&str| format!("<th scope=\"col\">{column}</th>");
+    let head: String = columns.iter().map(cell).collect();
     format!(
-        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{name}\"><table class=\"list\">\n\
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"Table of {name}\"><table class=\"list\">\n\
          <thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
     )
 }
@@ -195,7 +193,7 @@ fn pairs_part(query: &Query, status: &FleetStatus) -> String {
         super::measurements::options(offered, host),
         counts.join(", "),
         table(
-            "Pairs",
+            "pairs",
             &[
                 "From",
                 "To",
@@ -268,11 +266,8 @@ pub(crate) fn incident_page(incident: &FleetIncident) -> String {
         minute(incident.since)
     );
     if !incident.candidates.is_empty() {
-        let items: String = incident
-            .candidates
-            .iter()
-            .map(|candidate| format!("<li>pairs {}</li>", text(candidate)))
-            .collect();
+        let item = |candidate: &String| format!("<li>pairs {}</li>", text(candidate));
+        let items: String = incident.candidates.iter().map(item).collect();
         content += &format!("<p>What is known fits these as well:</p>\n<ul>{items}</ul>\n");
     }
     let rows: String = incident.changed.iter().map(changed_row).collect();
@@ -286,7 +281,10 @@ pub(crate) fn incident_page(incident: &FleetIncident) -> String {
         "Limit",
         "Since (UTC)",
     ];
-    content += &format!("<h2>Changed</h2>\n{}", table("Changed", &columns, &rows));
+    content += &format!(
+        "<h2>Changed</h2>\n{}",
+        table("changed pairs", &columns, &rows)
+    );
     content += &unchanged_part(incident);
     content += "<p class=\"links\"><a href=\"/fleet\">The fleet</a></p>\n";
     whole_page("Incident", Some(NavigationPage::Fleet), &content)

@@ -24,7 +24,7 @@ const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
 /// `fullpipe serve`, which takes the tickets of this agent alone.
 #[derive(Debug, Args)]
 pub(super) struct AgentArguments {
-    /// The controller: https://HOST or https://HOST:PORT
+    /// The controller: `https://HOST` or `https://HOST:PORT`
     url: Option<String>,
     /// Code of an invitation, with which this host joins
     #[arg(
@@ -50,7 +50,7 @@ pub(super) struct AgentArguments {
         help_heading = "Join"
     )]
     reach: Option<String>,
-    /// File with what this host permits, in TOML: peers, hours, bytes_per_day, bytes, duration,
+    /// File with what this host permits, in TOML: peers, hours, `bytes_per_day`, bytes, duration,
     /// streams, serves
     #[arg(long, value_name = "FILE", help_heading = "Agent")]
     policy: Option<PathBuf>,

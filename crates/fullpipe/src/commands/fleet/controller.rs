@@ -48,7 +48,7 @@ pub(super) struct ControllerArguments {
     /// Tests that the uplink of a site carries at once [default: 1]
     #[arg(long, value_name = "N", value_parser = integer_parser(1..=64u16), help_heading = "Plan")]
     tests_of_site: Option<u16>,
-    /// Where incidents are announced, as JSON: https://HOST/PATH
+    /// Where incidents are announced, as JSON: `https://HOST/PATH`
     #[arg(long, value_name = "URL", value_parser = webhook_url, help_heading = "Plan")]
     webhook: Option<String>,
     #[command(flatten)]

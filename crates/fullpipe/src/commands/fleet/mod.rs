@@ -204,14 +204,13 @@ fn counts_text<'n>(counts: impl IntoIterator<Item = (&'n str, u64)>) -> String {
 /// Returns the authority of the fleet, which is made if there is none.
 fn fleet_authority(store: &mut Store) -> Result<FleetAuthority> {
     let mut ledger = FleetLedger::new(store);
-    let kept = match ledger.setting(AUTHORITY)? {
-        Some(kept) => kept,
-        None => {
-            let new = FleetAuthority::new(Timestamp::now()).map_err(cannot("begin a fleet"))?;
-            let text = serde_json::to_string(&new).map_err(cannot("begin a fleet"))?;
-            // Another controller may have made one meanwhile: that one counts.
-            ledger.keep_setting(AUTHORITY, &text, false)?
-        }
+    let kept = if let Some(kept) = ledger.setting(AUTHORITY)? {
+        kept
+    } else {
+        let new = FleetAuthority::new(Timestamp::now()).map_err(cannot("begin a fleet"))?;
+        let text = serde_json::to_string(&new).map_err(cannot("begin a fleet"))?;
+        // Another controller may have made one meanwhile: that one counts.
+        ledger.keep_setting(AUTHORITY, &text, false)?
     };
     serde_json::from_str(&kept).map_err(cannot("read the authority of the fleet"))
 }
