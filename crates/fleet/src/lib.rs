@@ -22,7 +22,7 @@ pub use disk::AgentDisk;
 pub use identity::{
     FleetAuthority, HostKey, IdentityError, InviteCode, SignedCertificate, certificate_hash,
 };
-pub use ledger::{Announcement, FleetHost, FleetLedger, InviteError, WEBHOOK};
-pub use status::{
-    ChangedPair, FleetIncident, FleetStatus, HostStatus, PairStatus, PairStatusKind, fleet_status,
+pub use ledger::{
+    Announcement, ChangedPair, FleetHost, FleetIncident, FleetLedger, InviteError, WEBHOOK,
 };
+pub use status::{FleetStatus, HostStatus, PairStatus, PairStatusKind, fleet_status};

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use fullpipe_store::StoreError;
-use fullpipe_units::{BitRate, Ratio, Span};
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use fullpipe_units::BitRate;
+use serde::Serialize;
 
 use crate::FleetLedger;
-use crate::ledger::{FleetHost, PairRow};
+use crate::ledger::{FleetHost, FleetIncident, PairRow};
 use crate::plan::PairState;
 
 const DAY: u64 = 86_400;
@@ -106,92 +105,6 @@ pub struct PairStatus {
     pub document: Option<String>,
 }
 
-/// Pairs that are otherwise for one reason.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct FleetIncident {
-    /// Its name.
-    pub id: String,
-    /// Which pairs, since when, and what of them.
-    pub sentence: String,
-    /// What is otherwise: `round trips`, `loss`, or the limit of the rates.
-    pub cause: String,
-    /// When the first pair was last as usual.
-    pub after: u64,
-    /// When the first was seen to be otherwise.
-    pub since: u64,
-    /// When all were as usual again; `None` while it goes on.
-    pub ended: Option<u64>,
-    /// The incident that it turned out to be part of.
-    pub joined: Option<String>,
-    /// The pairs that are otherwise.
-    pub changed: Vec<ChangedPair>,
-    /// Pairs of the same place that were as usual since then: sender and receiver.
-    pub unchanged: Vec<[String; 2]>,
-    /// Number of pairs of the same place that nobody has measured since then.
-    pub unmeasured: u64,
-    /// Places that would explain it equally well.
-    pub candidates: Vec<String>,
-}
-
-/// A pair of an incident.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ChangedPair {
-    /// The sending host.
-    pub sender: String,
-    /// The receiving host.
-    pub receiver: String,
-    /// When it was first otherwise.
-    pub since: u64,
-    /// Its rate now.
-    pub rate: Option<BitRate>,
-    /// Its usual rate.
-    pub usual_rate: Option<BitRate>,
-    /// Its round trip without load now, if that is otherwise.
-    pub rtt: Option<Span>,
-    /// Its usual one.
-    pub usual_rtt: Option<Span>,
-    /// Share of echoes that are lost, if more are than usual.
-    pub loss: Option<Ratio>,
-    /// What limits its rate.
-    pub limit: Option<String>,
-    /// Document of its newest run.
-    pub document: Option<String>,
-}
-
-impl FleetIncident {
-    /// Returns the pairs that are otherwise.
-    pub(crate) fn pair_names(&self) -> Vec<(&str, &str)> {
-        let pairs = self.changed.iter();
-        pairs
-            .map(|pair| (pair.sender.as_str(), pair.receiver.as_str()))
-            .collect()
-    }
-
-    /// Returns the incident as it goes on: with what is said of it now, or, once pairs are as usual
-    /// again, with what was said of all and the pairs that are left.
-    pub(crate) fn continued(&self, now: Self) -> Self {
-        let own = self.pair_names();
-        if now.pair_names().iter().all(|pair| own.contains(pair)) {
-            let changed = now.changed;
-            return Self {
-                changed,
-                ..self.clone()
-            };
-        }
-        Self {
-            id: self.id.clone(),
-            since: self.since.min(now.since),
-            ..now
-        }
-    }
-
-    /// Returns true if a pair is in both.
-    pub(crate) fn has_pair_of(&self, other: &Self) -> bool {
-        let own = self.pair_names();
-        other.pair_names().iter().any(|pair| own.contains(pair))
-    }
-}
-
 /// Returns a fleet as it is at `now`, in seconds since 1970; without hosts where there is none.
 ///
 /// # Errors
@@ -275,17 +188,4 @@ fn pair_status(
         at: last.map(|last| last.at),
         document: last.map(|last| last.document.clone()),
     }
-}
-
-/// Returns a time in seconds since 1970 as a day and a minute in UTC: `2026-11-30 14:05 UTC`.
-pub(crate) fn time_words(seconds: u64) -> String {
-    let text = rfc3339(seconds);
-    format!("{} {} UTC", &text[..10], &text[11..16])
-}
-
-/// Returns a time in seconds since 1970 as RFC 3339 has it.
-pub(crate) fn rfc3339(seconds: u64) -> String {
-    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-    let time = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
-    time.to_string()
 }

@@ -2,7 +2,7 @@ use fullpipe_store::StoreError;
 use serde_json::{Value, json};
 
 use super::FleetLedger;
-use crate::status::{FleetIncident, rfc3339};
+use super::incidents::{FleetIncident, rfc3339};
 
 /// Name of the setting with the address to which incidents are announced.
 pub const WEBHOOK: &str = "webhook";

@@ -10,6 +10,7 @@ mod turns;
 pub use announcements::{Announcement, WEBHOOK};
 pub(crate) use changes::PairRow;
 pub use hosts::{FleetHost, InviteError};
+pub use incidents::{ChangedPair, FleetIncident};
 
 use fullpipe_record::Direction;
 use fullpipe_store::{RowReader, Store};
