@@ -147,7 +147,7 @@ commands! {
 pub(crate) fn help_template(styles: &Styles) -> StyledStr {
     let commands = Command::augment_subcommands(clap::Command::new("fullpipe"));
     let (header, literal) = (styles.get_header(), styles.get_literal());
-    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
+    let mut text = "{about-with-newline}{usage-heading} {usage}\n\n".to_owned();
     for (group, variants) in COMMAND_GROUPS {
         let _ = writeln!(text, "{header}{group}:{header:#}");
         for name in variants.iter().map(|variant| variant.to_lowercase()) {
