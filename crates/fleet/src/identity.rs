@@ -12,10 +12,10 @@ use rcgen::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Days for which the certificate of a host or a controller is good.
+/// Days for which the certificate of a host is good.
 const CERTIFICATE_DAYS: i64 = 30;
 
-/// Days for which that of the authority is.
+/// Days for which that of the authority is, and that of a controller, which makes it at its start.
 const AUTHORITY_DAYS: i64 = 3650;
 
 /// Name of the authority.
@@ -88,7 +88,7 @@ impl FleetAuthority {
     ) -> Result<(String, String), IdentityError> {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let mut parameters = CertificateParams::new(names)?;
-        set_days(&mut parameters, now, CERTIFICATE_DAYS);
+        set_days(&mut parameters, now, AUTHORITY_DAYS);
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let own = self.sign(&parameters, &key)?;
         Ok((own.pem + &self.certificate, key.serialize_pem()))

@@ -390,6 +390,13 @@ impl ClientSession {
                 self.enter_step(SessionStep::Parameters, now);
             }
             (SessionStep::Greeting, _) => self.fail_test(TestError::NotIperf3 { first: got }),
+            // Whoever has a ticket may load this server only because that wants one.
+            (
+                SessionStep::Parameters,
+                Some(StateByte::CreateStreams | StateByte::CreateStreamsTogether),
+            ) if self.parameters.ticket_text().is_some() => {
+                self.terminate_test(TestError::TicketUnasked);
+            }
             (
                 SessionStep::Parameters | SessionStep::Key,
                 Some(state @ (StateByte::CreateStreams | StateByte::CreateStreamsTogether)),

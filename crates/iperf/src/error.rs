@@ -23,6 +23,9 @@ pub enum TestError {
     /// The server wants a proof of its key, and this end has none.
     #[error("the server asks for a key")]
     KeyMissing,
+    /// The server takes a test without the ticket that this end has.
+    #[error("the server asks for no ticket, so it is not the one that the ticket is for")]
+    TicketUnasked,
     /// The server refused the test or broke it off.
     #[error("the server ended the test while {step}: {reason}")]
     Server {

@@ -43,6 +43,9 @@ const MAX_DOCUMENT: usize = 16 << 20;
 /// Longest time for which an agent waits for news.
 const LONGEST_WAIT: u64 = 50;
 
+/// Minutes of round trips after which an agent has more to say.
+const MANY_ECHOES: usize = 1000;
+
 /// Time between two looks for news of an agent that waits.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -247,7 +250,9 @@ impl FleetController {
     async fn slots(&self, host: &str, request: PollRequest, wait: u64) -> Result<Answer, Refusal> {
         let until = Instant::now() + Duration::from_secs(wait.min(LONGEST_WAIT));
         let known = request.known.clone();
-        let says_something = !request.reports.is_empty() || !request.tickets.is_empty();
+        let says_something = !request.reports.is_empty()
+            || !request.tickets.is_empty()
+            || request.echoes.len() > MANY_ECHOES;
         let quiet = PollRequest {
             offset_ms: request.offset_ms,
             program: request.program.clone(),

@@ -1,6 +1,8 @@
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::str::FromStr;
 
+use fullpipe_control::{AddressPrefix, is_admitted};
 use fullpipe_units::{ByteCount, Span};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -13,6 +15,9 @@ use super::slot::Slot;
 pub struct AgentPolicy {
     /// Names of hosts with which tests may be; `*` at an end stands for anything.
     pub peers: Vec<String>,
+    /// Networks whose hosts this host may connect to; all if there are none.
+    #[serde(deserialize_with = "networks")]
+    pub networks: Vec<AddressPrefix>,
     /// Times of the day in UTC in which tests may begin: `01:00-05:00`.
     pub hours: Vec<DayTime>,
     /// Most bytes of all tests that begin on one day of UTC.
@@ -36,6 +41,7 @@ impl Default for AgentPolicy {
     fn default() -> Self {
         Self {
             peers: vec!["*".to_owned()],
+            networks: Vec::new(),
             hours: Vec::new(),
             bytes_per_day: ByteCount::new(400 << 30),
             bytes: ByteCount::new(32 << 30),
@@ -54,6 +60,13 @@ where
 {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(D::Error::custom)
+}
+
+/// Reads networks: `["192.0.2.0/24"]`.
+fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<AddressPrefix>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let read = texts.iter().map(|text| text.parse());
+    read.collect::<Result<_, _>>().map_err(D::Error::custom)
 }
 
 /// A part of each day, in minutes of UTC.
@@ -101,6 +114,11 @@ impl AgentPolicy {
     /// Fails with a sentence if it is none.
     pub fn from_toml(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|error| error.message().replace('\n', " "))
+    }
+
+    /// Returns true if this host may connect to an address.
+    pub fn permits_address(&self, address: IpAddr) -> bool {
+        self.networks.is_empty() || is_admitted(address, &self.networks, &[])
     }
 
     /// Returns why `host` may not take part in a slot, on whose day slots of `bytes` are granted;
@@ -194,6 +212,20 @@ mod tests {
             let why = refusal(text, host, 0).unwrap_or_default();
             assert!(why.contains(wanted), "{text}: {why}");
         }
+        let near = policy("networks = ['192.0.2.0/24', '2001:db8::/32']");
+        for (address, is_permitted) in [
+            ("192.0.2.9", true),
+            ("198.51.100.1", false),
+            ("2001:db8::1", true),
+            ("2001:db9::1", false),
+        ] {
+            assert_eq!(
+                near.permits_address(address.parse().unwrap()),
+                is_permitted,
+                "{address}"
+            );
+            assert!(policy("").permits_address(address.parse().unwrap()));
+        }
         let hours = "bytes_per_day='500GiB'\nhours = ['22:00-02:00']\npeers = ['*.lan']";
         for (hour, is_refused) in [(1, false), (2, true), (21, true), (22, false)] {
             assert_eq!(
@@ -208,6 +240,7 @@ mod tests {
     fn what_is_no_policy_is_refused_with_a_sentence() {
         for text in [
             "hours = ['25:00-26:00']",
+            "networks = ['192.0.2.0/33']",
             "hours = ['01:00']",
             "hours = ['01:00-01:00']",
             "speers = []",

@@ -14,6 +14,9 @@ use crate::plan::{EchoMinute, EchoTarget};
 /// Minutes that are kept while the controller is away: those of a hundred hosts over six hours.
 const MAX_MINUTES: usize = 36_000;
 
+/// Minutes that a controller takes at once: half a megabyte.
+const MAX_AT_ONCE: usize = 5000;
+
 /// Round trips to the other hosts of the fleet, measured by a thread.
 #[derive(Default)]
 pub(super) struct FleetEchoes {
@@ -48,9 +51,10 @@ impl FleetEchoes {
             .map(drop)
     }
 
-    /// Returns the minutes that the controller does not have yet.
-    pub(super) fn minutes(&self) -> Vec<EchoMinute> {
-        lock(&self.minutes).clone()
+    /// Returns minutes that the controller does not have yet, as many as it takes at once.
+    pub(super) fn oldest_minutes(&self) -> Vec<EchoMinute> {
+        let minutes = lock(&self.minutes);
+        minutes.iter().take(MAX_AT_ONCE).cloned().collect()
     }
 
     /// Notes that the controller has the first so many minutes.

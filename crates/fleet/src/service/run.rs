@@ -1,6 +1,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +14,7 @@ use fullpipe_units::{ByteCount, Span, printable_line};
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 use thiserror::Error;
+use tokio::net::lookup_host;
 use tokio::process::Command;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{sleep, timeout};
@@ -22,8 +24,8 @@ use super::echo::FleetEchoes;
 use super::host::{AgentFolder, AgentIdentity, JoinedHost, RenewRequest};
 use crate::identity::{HostKey, IdentityError};
 use crate::plan::{
-    AgentClock, AgentStep, PollAnswer, PollRequest, Slot, SlotOrder, SlotOutcome, SlotPurpose,
-    SlotReport, SlotTicket,
+    AgentClock, AgentPolicy, AgentStep, PollAnswer, PollRequest, Slot, SlotOrder, SlotOutcome,
+    SlotPurpose, SlotReport, SlotTicket,
 };
 use crate::{Agent, AgentDisk};
 
@@ -57,6 +59,8 @@ pub struct AgentOptions {
     pub identity: AgentIdentity,
     /// Port of a controller whose URL has none.
     pub controller_port: u16,
+    /// What the host permits.
+    pub policy: AgentPolicy,
     /// File of the program that measures and serves.
     pub program: PathBuf,
     /// Words of the command line with which it serves, without the secret; `None` if other hosts
@@ -187,7 +191,7 @@ impl AgentService<'_> {
         self.ask_for_targets(&client).await?;
         let request = PollRequest {
             known: known.clone(),
-            echoes: self.echoes.lock().await.minutes(),
+            echoes: self.echoes.lock().await.oldest_minutes(),
             ..self.agent.borrow().poll_request(clocks())
         };
         let path = format!("/v1/slots?wait={LONGEST_WAIT}");
@@ -362,11 +366,15 @@ impl AgentService<'_> {
     }
 
     async fn run_test(&self, order: &SlotOrder) -> Result<EndedTest, AgentError> {
+        let address = match self.permitted_address(&order.reach).await {
+            Ok(address) => address,
+            Err(ended) => return Ok(ended),
+        };
         let folder = &self.options.folder;
         let ticket = order.ticket.clone().unwrap_or_default();
         folder.write_secret(&folder.ticket_file(), ticket.as_bytes())?;
         let mut command = self.child();
-        command.args(test_arguments(order, &folder.ticket_file()));
+        command.args(test_arguments(&order.slot, address, &folder.ticket_file()));
         let seconds = order.slot.ends.saturating_sub(clocks().seconds());
         let ended = timeout(Duration::from_secs(seconds), command.output()).await;
         Ok(match ended {
@@ -374,6 +382,26 @@ impl AgentService<'_> {
             Ok(Err(error)) => EndedTest::failed(format!("the program cannot be started: {error}")),
             Err(_) => EndedTest::failed("it did not end in its time".to_owned()),
         })
+    }
+
+    /// Returns where the server of a slot is, if the policy lets this host connect there.
+    async fn permitted_address(&self, reach: &str) -> Result<SocketAddr, EndedTest> {
+        let found = lookup_host(reach).await;
+        let address = found.map(|mut found| found.next());
+        match address {
+            Ok(Some(address)) if self.options.policy.permits_address(address.ip()) => Ok(address),
+            Ok(Some(address)) => Err(EndedTest {
+                outcome: SlotOutcome::Refused,
+                ..EndedTest::failed(format!(
+                    "the policy of this host permits no test with {}",
+                    address.ip()
+                ))
+            }),
+            Ok(None) => Err(EndedTest::failed(format!("{reach} has no address"))),
+            Err(error) => Err(EndedTest::failed(format!(
+                "{reach} has no address: {error}"
+            ))),
+        }
     }
 
     /// Returns the command of this program, which ends with the agent, however that ends.
@@ -487,8 +515,7 @@ impl EndedTest {
 }
 
 /// Returns the words of the command line of a test, behind the name of the program.
-fn test_arguments(order: &SlotOrder, ticket: &std::path::Path) -> Vec<String> {
-    let slot = &order.slot;
+fn test_arguments(slot: &Slot, address: SocketAddr, ticket: &Path) -> Vec<String> {
     let seconds = |span: Span| format!("{}s", span.as_secs_f64());
     let mut words = vec![
         "measure".to_owned(),
@@ -504,6 +531,6 @@ fn test_arguments(order: &SlotOrder, ticket: &std::path::Path) -> Vec<String> {
     if slot.purpose == SlotPurpose::Diagnosis {
         words.push("--route".to_owned());
     }
-    words.extend(["--".to_owned(), order.reach.clone()]);
+    words.extend(["--".to_owned(), address.to_string()]);
     words
 }

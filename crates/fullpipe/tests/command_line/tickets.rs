@@ -118,6 +118,22 @@ fn a_ticket_admits_its_test_once() {
     assert!(served.status.success(), "{served:?}");
 }
 
+/// A plan that names the address of somebody else must not load that.
+#[test]
+fn a_server_that_wants_no_ticket_gets_no_load_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ticket");
+    write_secret(&file, &sealed(&ticket("stray")).to_line());
+    let server = Server::start(&[]);
+    let port = server.address.port().to_string();
+    let words = ["measure", "127.0.0.1", "-p", &port, "-n", "1M", "--ticket"];
+    let output = run(fullpipe(&words).arg(&file), 30);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("asks for no ticket"), "{said}");
+    assert!(!server.log().contains("receiving"), "{}", server.log());
+}
+
 #[test]
 fn of_tests_with_one_ticket_at_once_one_is_served() {
     let _slot = load_slot();

@@ -50,7 +50,7 @@ pub(super) struct AgentArguments {
         help_heading = "Join"
     )]
     reach: Option<String>,
-    /// File with what this host permits, in TOML: peers, hours, `bytes_per_day`, bytes, duration,
+    /// File with what this host permits, in TOML: peers, networks, hours, `bytes_per_day`, bytes, duration,
     /// streams, serves
     #[arg(long, value_name = "FILE", help_heading = "Agent")]
     policy: Option<PathBuf>,
@@ -76,6 +76,7 @@ impl AgentArguments {
             let options = AgentOptions {
                 serves: self.serve_words(&identity, policy.serves),
                 folder: folder.clone(),
+                policy,
                 identity,
                 controller_port: CONTROLLER_PORT,
                 program: std::env::current_exe().map_err(cannot("find fullpipe"))?,

@@ -31,9 +31,10 @@ pub(super) fn error_sentence(error: &TestError) -> Option<&'static str> {
         TestError::Server { reason, .. } => of_number(reason.number?)?,
         // The reason says more, but for those that iperf3 has no doubt about.
         TestError::Refused(refusal) => of_number(refusal.number)?,
-        TestError::KeyMissing | TestError::Timeout { .. } | TestError::Streams { .. } => {
-            return None;
-        }
+        TestError::KeyMissing
+        | TestError::TicketUnasked
+        | TestError::Timeout { .. }
+        | TestError::Streams { .. } => return None,
     })
 }
 
