@@ -112,7 +112,10 @@ impl AgentState {
         let mut changes = self.confirm_reports(&answer.confirmed);
         // By the controller's clock: where this one is wrong, what is past is not taken back.
         changes.dropped = self.drop_cancelled(&answer.orders, answer.clock_ms / 1000);
-        for order in &answer.orders {
+        let mut orders: Vec<&SlotOrder> = answer.orders.iter().collect();
+        // The bytes of a day are for the first.
+        orders.sort_by_key(|order| order.slot.starts);
+        for order in orders {
             changes.kept.extend(self.take_order(order));
         }
         changes

@@ -20,7 +20,8 @@ pub struct AgentPolicy {
     pub networks: Vec<AddressPrefix>,
     /// Times of the day in UTC in which tests may begin: `01:00-05:00`.
     pub hours: Vec<DayTime>,
-    /// Most bytes of all tests that begin on one day of UTC.
+    /// Most bytes of all tests that begin on one day of UTC. A test counts with the most that it may
+    /// have until it is over, and always where others connect.
     #[serde(deserialize_with = "quantity")]
     pub bytes_per_day: ByteCount,
     /// Most bytes of a test.
@@ -37,13 +38,13 @@ pub struct AgentPolicy {
 
 impl Default for AgentPolicy {
     /// Permits tests with all hosts of the fleet at any time, of up to 30 s, 8 streams and 32 GiB
-    /// each, and 400 GiB a day.
+    /// each.
     fn default() -> Self {
         Self {
             peers: vec!["*".to_owned()],
             networks: Vec::new(),
             hours: Vec::new(),
-            bytes_per_day: ByteCount::new(400 << 30),
+            bytes_per_day: ByteCount::new(u64::MAX),
             bytes: ByteCount::new(32 << 30),
             duration: Span::from_secs(30),
             streams: 8,
@@ -195,9 +196,9 @@ mod tests {
         let refusal = |text: &str, host: &str, starts| {
             policy(text).refusal(host, &slot(starts), ByteCount::new(390 << 30))
         };
-        assert_eq!(refusal("bytes_per_day = '500GiB'", "a", 0), None);
+        assert_eq!(refusal("", "a", 0), None);
         for (text, host, wanted) in [
-            ("", "a", "16 GiB more on this day"),
+            ("bytes_per_day = '400GiB'", "a", "16 GiB more on this day"),
             ("serves = false", "b.lan", "no other host connect"),
             ("peers = ['*.net', 'c*']", "a", "no test with b.lan"),
             ("bytes = '1GiB'", "a", "16 GiB in a test"),
