@@ -3,7 +3,7 @@
 #
 #     sbatch --array=1-16 fullpipe-grid.sh simulate -r 10ms..200ms --bandwidth 100M,1G -C cubic,bbr
 #     fullpipe store import fullpipe-grid-JOB/*.json --store grid.db
-#     fullpipe simulate -r 10ms..200ms --bandwidth 100M,1G -C cubic,bbr --resume grid.db
+#     fullpipe simulate -r 10ms..200ms --bandwidth 100M,1G -C cubic,bbr --fill grid.db
 #
 # Each task leaves one file in the folder fullpipe-grid-JOB, whole or not at all. A task that was killed is done again,
 # it alone: `scontrol requeue JOB_TASK`. What came twice, the archive has once; what is missing, the last line computes.

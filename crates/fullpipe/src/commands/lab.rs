@@ -376,7 +376,7 @@ impl GridArguments {
                 simulated: self.against.is_some(),
             }
         };
-        if self.rows.resumes() && !self.is_virtual {
+        if self.rows.fills_archive() && !self.is_virtual {
             return Err(usage_failure(MEASURED_ANEW));
         }
         let record = self.record.as_deref();
@@ -384,7 +384,7 @@ impl GridArguments {
     }
 }
 
-const MEASURED_ANEW: &str = "--resume is of --virtual: a cell that this machine's kernel runs is measured anew each \
+const MEASURED_ANEW: &str = "--fill is of --virtual: a cell that this machine's kernel runs is measured anew each \
                              time";
 
 impl UpArguments {

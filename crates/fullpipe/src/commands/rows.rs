@@ -22,7 +22,7 @@ pub(crate) struct RowArguments {
     ///
     /// A row is known by everything that it was computed from and the version of fullpipe.
     #[arg(long, value_name = "FILE|URL", value_parser = PlaceParser, hide_short_help = true)]
-    resume: Option<ArchiveLocation>,
+    fill: Option<ArchiveLocation>,
 }
 
 impl RowArguments {
@@ -30,8 +30,8 @@ impl RowArguments {
         self.shard.is_some()
     }
 
-    pub(super) fn resumes(&self) -> bool {
-        self.resume.is_some()
+    pub(super) fn fills_archive(&self) -> bool {
+        self.fill.is_some()
     }
 
     /// Returns the rows of the shard, or all.
@@ -52,7 +52,7 @@ impl RowArguments {
     /// # Errors
     /// Fails if it cannot be opened.
     pub(super) fn open_archive(&self) -> Result<Option<RowArchive>> {
-        let opened = self.resume.as_ref().map(Store::create).transpose()?;
+        let opened = self.fill.as_ref().map(Store::create).transpose()?;
         Ok(opened.map(RowArchive))
     }
 }

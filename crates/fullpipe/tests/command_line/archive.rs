@@ -233,7 +233,7 @@ fn a_measurement_is_kept_once_there_is_an_archive() {
     );
     assert_eq!(user.json(&["store", "path"])["archive"]["exists"], false);
 
-    assert_eq!(user.json(&["store", "create"])["archive"]["version"], 2);
+    assert_eq!(user.json(&["store", "create"])["archive"]["version"], 3);
     let measured = user.json(&measure);
     assert!(
         user.run(&[&measure[..], &["--no-store"]].concat())

@@ -776,7 +776,7 @@ fn a_result_that_finds_a_full_disk_is_said_and_nothing_else_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     write_secret(folder.path().join("token"), TOKEN);
     // Whoever does not leave room for it finds no archive on that disk.
-    let script = "mount -t tmpfs -o size=100k none \"$1\" && cd \"$1\" && \"$2\" store create --store a.db >/dev/null && \
+    let script = "mount -t tmpfs -o size=400k none \"$1\" && cd \"$1\" && \"$2\" store create --store a.db >/dev/null && \
                   { head -c 10M /dev/zero > rest || true; } 2>/dev/null && shift && exec \"$@\"";
     let disk = folder.path().join("disk");
     std::fs::create_dir(&disk).unwrap();

@@ -171,7 +171,7 @@ fn a_grid_takes_the_rows_that_an_archive_has_and_computes_the_others() {
     import(&[&files[..3], &files[4..]].concat(), archive);
     assert_eq!(documents(Path::new(archive)).len(), 10);
     for format in ["--json", "--csv"] {
-        let resumed = String::from_utf8(grid(&[format, "--resume", archive]).stdout).unwrap();
+        let resumed = String::from_utf8(grid(&[format, "--fill", archive]).stdout).unwrap();
         let whole = String::from_utf8(grid(&[format]).stdout).unwrap();
         let differ = resumed
             .lines()
@@ -193,7 +193,7 @@ fn shards_that_run_at_the_same_time_meet_in_postgresql() {
     require!(Postgres);
     let server = Postgres::start();
     let archive = server.database("grid");
-    let resume = ["--csv", "--resume", &archive];
+    let resume = ["--csv", "--fill", &archive];
     std::thread::scope(|scope| {
         // The first shard runs twice.
         for number in [1, 1, 2, 3, 5] {
@@ -256,7 +256,7 @@ fn what_is_no_shard_of_a_grid_is_refused() {
             "give a quantity several values",
         ),
         (
-            &["simulate", "--rtt", "10ms", "--resume", "/tmp"],
+            &["simulate", "--rtt", "10ms", "--fill", "/tmp"],
             "give a quantity several values",
         ),
         (
@@ -264,12 +264,12 @@ fn what_is_no_shard_of_a_grid_is_refused() {
             "give a quantity several values",
         ),
         (
-            &["simulate", "--rtt", "10ms,20ms", "--resume", "/proc/a.db"],
+            &["simulate", "--rtt", "10ms,20ms", "--fill", "/proc/a.db"],
             "/proc/a.db",
         ),
         (
-            &["lab", "grid", "--resume", "grid.db"],
-            "--resume is of --virtual",
+            &["lab", "grid", "--fill", "grid.db"],
+            "--fill is of --virtual",
         ),
         (
             &["lab", "grid", "--virtual", "--shard", "1/1000"],
@@ -330,9 +330,9 @@ fn cells_of_a_grid_in_virtual_time_merge_into_the_report_of_one_process() {
     fs::write(&first, &shard.stdout).unwrap();
     import(std::slice::from_ref(&first), &archive);
     assert_eq!(import(&[first], &archive)[0]["known"], 1);
-    cells(&["--shard", "1/3", "--resume", &archive]);
+    cells(&["--shard", "1/3", "--fill", &archive]);
     assert_eq!(documents(Path::new(&archive)).len(), 3);
-    assert_eq!(cells(&["--resume", &archive]).1, whole);
+    assert_eq!(cells(&["--fill", &archive]).1, whole);
     assert_eq!(documents(Path::new(&archive)).len(), 4);
 }
 

@@ -187,7 +187,7 @@ fn an_array_job_is_one_process_byte_for_byte_and_a_killed_task_is_repeated_alone
     assert!(documents(&merged) == documents(&whole), "documents differ");
     let begun = Instant::now();
     let from_archive = run(
-        &mut fullpipe(&[&GRID[..], &["--json", "--resume", merged.to_str().unwrap()]].concat()),
+        &mut fullpipe(&[&GRID[..], &["--json", "--fill", merged.to_str().unwrap()]].concat()),
         300,
     );
     println!("from the archive: {:.1} s", begun.elapsed().as_secs_f64());

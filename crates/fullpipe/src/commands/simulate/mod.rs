@@ -391,9 +391,9 @@ impl SimulateArguments {
 
     /// Returns the transfers of the shard, if one is asked for.
     fn own_plans(&self, plans: Vec<NamedPlan>, is_table: bool) -> Result<Vec<NamedPlan>> {
-        let is_of_rows = self.rows.is_shard() || self.rows.resumes();
+        let is_of_rows = self.rows.is_shard() || self.rows.fills_archive();
         if is_of_rows && !is_table {
-            let why = "--shard and --resume are of a table: give a quantity several values";
+            let why = "--shard and --fill are of a table: give a quantity several values";
             return Err(usage_failure(why));
         }
         self.rows.own_rows(plans)
