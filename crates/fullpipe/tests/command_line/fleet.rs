@@ -43,7 +43,7 @@ impl Fleet {
             "fleet",
             "controller",
             "--bind=127.0.0.1",
-            "--name=127.0.0.1",
+            "--names=127.0.0.1",
             "--every=120",
             "--time=1",
             "--busy=90%",
@@ -296,7 +296,9 @@ fn whoever_shows_no_certificate_of_the_fleet_gets_nothing() {
     fs::write(&large, vec![b' '; 2 << 20]).unwrap();
     let data = format!("@{large}");
     let words = [&shown[..], &["--data-binary", &data]].concat();
-    assert_eq!(status("/v1/slots", &words), "413");
+    // Who still sends as the answer comes may not hear it.
+    let refused = status("/v1/slots", &words);
+    assert!(["413", "000"].contains(&&*refused), "{refused}");
 }
 
 #[test]
@@ -311,7 +313,7 @@ fn a_plan_that_does_not_fit_and_wrong_words_are_refused() {
         (&["--every=30"][..], "once in a minute"),
         (&["--time=100"], "1 s to 60 s"),
         (&["--busy=99%"], "0.1 % to 90 %"),
-        (&["--name=a b"], "no name and no address"),
+        (&["--names=a b"], "no name and no address"),
         (&["--webhook=http://a"], "names no server"),
     ] {
         let refused = controller(words);

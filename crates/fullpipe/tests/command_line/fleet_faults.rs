@@ -45,7 +45,7 @@ mod tests_alone {
                 "fleet",
                 "controller",
                 "--bind=127.0.0.1",
-                "--name=127.0.0.1",
+                "--names=127.0.0.1",
                 "--every=120",
                 "--time=1",
                 "--busy=90%",

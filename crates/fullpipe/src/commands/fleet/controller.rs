@@ -32,7 +32,7 @@ pub(super) struct ControllerArguments {
         value_name = "NAME,…", value_parser = host_name,
         help_heading = "Server"
     )]
-    name: Vec<String>,
+    names: Vec<String>,
     /// Time in which each pair of hosts has its turn, in each direction [default: 24h]
     #[arg(long, value_parser = parse_interval, value_name = "TIME", help_heading = "Plan")]
     every: Option<Span>,
@@ -78,7 +78,7 @@ impl ControllerArguments {
         let mut store = Store::create(&archive)?;
         let authority = Arc::new(fleet_authority(&mut store)?);
         self.keep_plan(&mut store, terminal)?;
-        let names = self.names();
+        let names = self.certified_names();
         let identity = controller_identity(&authority, &names)?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(cannot("serve a fleet"))?;
@@ -107,9 +107,9 @@ impl ControllerArguments {
         ended
     }
 
-    fn names(&self) -> Vec<String> {
-        if !self.name.is_empty() {
-            return self.name.clone();
+    fn certified_names(&self) -> Vec<String> {
+        if !self.names.is_empty() {
+            return self.names.clone();
         }
         let host = rustix::system::uname();
         let mut names = vec![host.nodename().to_string_lossy().into_owned()];
@@ -177,7 +177,7 @@ fn greeting(archive: &str, name: &str, address: SocketAddr, code: &str) -> Strin
 fn controller_identity(authority: &FleetAuthority, names: &[String]) -> Result<WebIdentity> {
     let (chain, key) = authority
         .controller_identity(names.to_vec(), Timestamp::now())
-        .map_err(|error| usage_failure(format!("the names of --name: {error}")))?;
+        .map_err(|error| usage_failure(format!("the names of --names: {error}")))?;
     WebIdentity::knowing_clients(
         chain.as_bytes(),
         key.as_bytes(),
