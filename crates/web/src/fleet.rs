@@ -158,9 +158,15 @@ impl FleetController {
             (Method::POST, ["v1", "slots" | "renew"])
             | (Method::GET, ["v1", "targets"])
             | (Method::PUT, ["v1", "slots", _, "document"]) => {}
-            _ => return Err(Refusal::not_found("this controller has no such address")),
+            _ => {
+                let refusal = Refusal::not_found("this controller has no such address");
+                return Err(refuse_behind_body(request, refusal).await);
+            }
         }
-        let host = self.host_of_certificate(certificate).await?;
+        let host = match self.host_of_certificate(certificate).await {
+            Ok(host) => host,
+            Err(refusal) => return Err(refuse_behind_body(request, refusal).await),
+        };
         match parts.as_slice() {
             ["v1", "slots"] => {
                 let query = Query::from_text(request.uri().query().unwrap_or_default());
@@ -337,6 +343,13 @@ async fn read_body(request: Request<Incoming>, most: usize) -> Result<Vec<u8>, R
             "the body did not come in time",
         )),
     }
+}
+
+/// Returns a refusal once the body of its request has come, before which few clients read it.
+async fn refuse_behind_body(request: Request<Incoming>, refusal: Refusal) -> Refusal {
+    // One that is longer is nobody's who deserves an answer.
+    let _ = read_body(request, MAX_BODY).await;
+    refusal
 }
 
 async fn read_json<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Refusal> {

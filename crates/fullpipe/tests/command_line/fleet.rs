@@ -193,6 +193,18 @@ impl Drop for Child {
     }
 }
 
+/// Returns the status that curl prints of a request; 000 without an answer.
+fn curl_status(url: &str, words: &[&str]) -> String {
+    let output = Command::new("curl")
+        .args(["-sk", "--max-time", "20", "-o", "/dev/null"])
+        .args(["-w", "%{http_code}"])
+        .args(words)
+        .arg(url)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn whoever_shows_no_certificate_of_the_fleet_gets_nothing() {
     require!(Curl, Openssl);
@@ -242,23 +254,7 @@ fn whoever_shows_no_certificate_of_the_fleet_gets_nothing() {
         .unwrap();
     let joined: JoinedHost = serde_json::from_slice(&joined.stdout).unwrap();
     write_secret(fleet.file("own.pem"), &joined.certificate);
-    let status = |path: &str, words: &[&str]| {
-        let output = Command::new("curl")
-            .args([
-                "-sk",
-                "--max-time",
-                "20",
-                "-o",
-                "/dev/null",
-                "-w",
-                "%{http_code}",
-            ])
-            .args(words)
-            .arg(fleet.url() + path)
-            .output()
-            .unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let status = |path: &str, words: &[&str]| curl_status(&(fleet.url() + path), words);
     let (own, key) = (file("own.pem"), file("own.key"));
     let shown = ["--cert", &own, "--key", &key];
     let with = |words: &[&'static str]| [&shown[..], words].concat();
