@@ -1,8 +1,7 @@
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::str::FromStr;
 
-use fullpipe_control::{AddressPrefix, is_admitted};
+use fullpipe_control::AddressPrefix;
 use fullpipe_units::{ByteCount, Span};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -117,11 +116,6 @@ impl AgentPolicy {
         toml::from_str(text).map_err(|error| error.message().replace('\n', " "))
     }
 
-    /// Returns true if this host may connect to an address.
-    pub fn permits_address(&self, address: IpAddr) -> bool {
-        self.networks.is_empty() || is_admitted(address, &self.networks, &[])
-    }
-
     /// Returns why `host` may not take part in a slot, on whose day slots of `bytes` are granted;
     /// `None` if it may.
     pub fn refusal(&self, host: &str, slot: &Slot, granted: ByteCount) -> Option<String> {
@@ -212,20 +206,6 @@ mod tests {
         ] {
             let why = refusal(text, host, 0).unwrap_or_default();
             assert!(why.contains(wanted), "{text}: {why}");
-        }
-        let near = policy("networks = ['192.0.2.0/24', '2001:db8::/32']");
-        for (address, is_permitted) in [
-            ("192.0.2.9", true),
-            ("198.51.100.1", false),
-            ("2001:db8::1", true),
-            ("2001:db9::1", false),
-        ] {
-            assert_eq!(
-                near.permits_address(address.parse().unwrap()),
-                is_permitted,
-                "{address}"
-            );
-            assert!(policy("").permits_address(address.parse().unwrap()));
         }
         let hours = "bytes_per_day='500GiB'\nhours = ['22:00-02:00']\npeers = ['*.lan']";
         for (hour, is_refused) in [(1, false), (2, true), (21, true), (22, false)] {

@@ -1,11 +1,11 @@
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, SystemTime};
 
-use fullpipe_control::WebClientTls;
+use fullpipe_control::{WebClientTls, is_admitted};
 use fullpipe_iperf::{SharedKey, TestTicket};
 use fullpipe_record::{Direction, Document};
 use fullpipe_store::{NewDocument, StoreError};
@@ -44,7 +44,8 @@ const TARGETS: Duration = Duration::from_mins(5);
 /// Age of a certificate, in seconds, at which it is renewed: 20 of its 30 days.
 const RENEWAL: u64 = 20 * 86_400;
 
-/// Seconds before and after the start of a slot in which its ticket is good: clocks differ.
+/// Seconds by which clocks may differ: the ticket of a slot is good for so long before its start,
+/// and for its load until so long before its end.
 const TICKET_MARGIN: u64 = 2;
 
 /// How the sentence begins of a test whose other end is not there.
@@ -239,12 +240,14 @@ impl AgentService<'_> {
     /// Returns the ticket of a slot, with its key: this host's agreement that the client makes one
     /// test.
     fn ticket(&self, slot: &Slot) -> String {
+        let seconds = slot.load.duration.as_secs_f64().ceil() as u64;
         let ticket = TestTicket {
             slot: slot.id.clone(),
             client: slot.client.clone(),
             opens: slot.starts.saturating_sub(TICKET_MARGIN),
-            closes: slot.starts + Slot::LATEST + TICKET_MARGIN,
-            seconds: slot.load.duration.as_secs_f64().ceil() as u64,
+            // A load that begins then ends with the slot.
+            closes: slot.ends.saturating_sub(seconds + TICKET_MARGIN),
+            seconds,
             streams: slot.load.streams,
             bytes: slot.load.bytes,
             rate: None,
@@ -389,7 +392,7 @@ impl AgentService<'_> {
         let found = lookup_host(reach).await;
         let address = found.map(|mut found| found.next());
         match address {
-            Ok(Some(address)) if self.options.policy.permits_address(address.ip()) => Ok(address),
+            Ok(Some(address)) if permits_address(&self.options.policy, address.ip()) => Ok(address),
             Ok(Some(address)) => Err(EndedTest {
                 outcome: SlotOutcome::Refused,
                 ..EndedTest::failed(format!(
@@ -435,6 +438,11 @@ impl AgentService<'_> {
             sleep(RESTART).await;
         }
     }
+}
+
+/// Returns true if a policy lets its host connect to an address.
+fn permits_address(policy: &AgentPolicy, address: IpAddr) -> bool {
+    policy.networks.is_empty() || is_admitted(address, &policy.networks, &[])
 }
 
 /// Why a talk with the controller broke off.
@@ -533,4 +541,24 @@ fn test_arguments(slot: &Slot, address: SocketAddr, ticket: &Path) -> Vec<String
     }
     words.extend(["--".to_owned(), address.to_string()]);
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_names_the_networks_to_which_its_host_connects() {
+        let near = AgentPolicy::from_toml("networks = ['192.0.2.0/24', '2001:db8::/32']").unwrap();
+        for (address, is_permitted) in [
+            ("192.0.2.9", true),
+            ("198.51.100.1", false),
+            ("2001:db8::1", true),
+            ("2001:db9::1", false),
+        ] {
+            let address = address.parse().unwrap();
+            assert_eq!(permits_address(&near, address), is_permitted, "{address}");
+            assert!(permits_address(&AgentPolicy::default(), address));
+        }
+    }
 }

@@ -98,6 +98,7 @@ mod tests_alone {
                 archive,
             ];
             let listed = run(&mut fullpipe(&words), 60);
+            assert!(listed.status.success(), "{listed:?}");
             let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
             let stored = listed["stored"].as_array().unwrap();
             let ids = stored

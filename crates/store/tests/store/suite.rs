@@ -237,7 +237,7 @@ fn nothing_is_there_until_it_is_made(place: &ArchiveLocation) {
                 .archive_report()
                 .unwrap()
                 .version,
-            2
+            3
         );
     }
     assert_eq!(
