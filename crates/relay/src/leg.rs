@@ -36,6 +36,8 @@ pub(crate) struct RelaySocket {
     pub writable: bool,
     /// Events that have come, without urgent data that was read and an error that was dealt with.
     noted: EventFlags,
+    /// It was reset before it became a leg: true if the FIN of the other end came first.
+    early_failure: Option<bool>,
     /// Bytes read from the socket, those of TLS included, also before it became a leg.
     read: u64,
     /// Bytes given to the socket, those of TLS included.
@@ -66,8 +68,13 @@ pub(crate) enum ReadResult {
 impl RelaySocket {
     pub(crate) fn new(socket: TcpStream, tls: Option<TlsRecords>) -> Self {
         let (info, unread) = arrived_bytes(&socket);
-        let received = count_or_zero(info.bytes_received)
-            .saturating_sub(u64::from(info.state == Some(CLOSE_WAIT)));
+        // Of one that was reset before, the kernel's error alone tells whether a FIN came first.
+        let early_failure = (info.state == Some(CLOSE))
+            .then(|| socket.take_error().ok().flatten())
+            .flatten()
+            .map(|error| error.kind() == ErrorKind::BrokenPipe);
+        let has_fin = info.state == Some(CLOSE_WAIT) || early_failure == Some(true);
+        let received = count_or_zero(info.bytes_received).saturating_sub(u64::from(has_fin));
         let read = received.saturating_sub(unread);
         Self {
             socket,
@@ -75,6 +82,7 @@ impl RelaySocket {
             readable: true,
             writable: true,
             noted: EventFlags::empty(),
+            early_failure,
             read,
             written: 0,
             before: sent_before(&info),
@@ -258,6 +266,9 @@ impl RelaySocket {
     /// Removes the error of the socket that epoll has reported. Returns whether the FIN of the
     /// other end came before it; `None` if there is no error.
     pub(crate) fn take_failure(&mut self) -> Option<bool> {
+        if let Some(has_closed) = self.early_failure.take() {
+            return Some(has_closed);
+        }
         if !self.noted.contains(EventFlags::ERR) {
             return None;
         }
@@ -304,14 +315,16 @@ fn count_or_zero(count: Option<ByteCount>) -> u64 {
 /// Returns the figures of a socket that nobody reads, with the bytes that had come then and were not
 /// read, without a FIN.
 fn arrived_bytes(socket: &TcpStream) -> (TcpInfo, u64) {
-    let mut unread = unread_bytes(socket);
+    let mut info = tcp_info(socket).unwrap_or_default();
     loop {
-        let info = tcp_info(socket).unwrap_or_default();
-        // What is not read fills the window, and then no more comes.
-        match unread_bytes(socket) {
-            same if same == unread => return (info, unread),
-            more => unread = more,
+        let unread = unread_bytes(socket);
+        // The kernel reads the state before it locks the counts (`tcp_get_info`). What is not read
+        // fills the window, and then no more comes.
+        let next = tcp_info(socket).unwrap_or_default();
+        if (next.state, next.bytes_received) == (info.state, info.bytes_received) {
+            return (next, unread);
         }
+        info = next;
     }
 }
 

@@ -218,7 +218,8 @@ fn a_reset_close_behind_a_fin_is_passed_on() {
         for mut end in ends {
             assert!(within(DEADLINE, || was_reset(&end)), "pair: {pair}");
             let mut received = [0; 4];
-            end.read_exact(&mut received).unwrap();
+            let read = end.read_exact(&mut received);
+            assert!(read.is_ok(), "pair: {pair}: {read:?}");
             assert_eq!(&received, b"last");
         }
         relay.stop();

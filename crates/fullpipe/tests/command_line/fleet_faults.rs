@@ -7,7 +7,7 @@ mod tests_alone {
     use std::time::{Duration, Instant};
 
     use fullpipe_testkit::{
-        Postgres, Running, free_port, random_bytes, require, wait_for_listener,
+        Postgres, Running, free_port, random_bytes, require, wait_for_listener, within,
     };
     use tempfile::TempDir;
 
@@ -135,6 +135,11 @@ mod tests_alone {
         }
         for host in 0..HOSTS {
             fleet.join(host);
+            let archive = fleet.state(host).join("agent.db");
+            if !within(Duration::from_mins(1), || archive.exists()) {
+                let agent = fleet.agents[host].take().unwrap();
+                panic!("{:?}", agent.finish(Duration::from_secs(1)));
+            }
         }
         sleep(Duration::from_mins(1));
         for byte in random_bytes(KILLS) {

@@ -80,14 +80,15 @@ impl ControllerArguments {
         self.keep_plan(&mut store, terminal)?;
         let names = self.certified_names();
         let identity = controller_identity(&authority, &names)?;
+        let code = new_invitation(&mut store, &authority, "", 1, INVITATION)?;
+        // A connection to PostgreSQL has a runtime of its own, which cannot end within another.
+        drop(store);
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(cannot("serve a fleet"))?;
         let ended = runtime.block_on(async {
             let listener = listen_tcp(self.bind, self.port, |_| Ok(()))
                 .map_err(|error| Failure::cannot_listen(&error, "--port"))?;
             let address = listener.local_addr().map_err(cannot("serve a fleet"))?;
-            let code = new_invitation(&mut store, &authority, "", 1, INVITATION)?;
-            drop(store);
             terminal.print_progress(&greeting(&archive.to_string(), &names[0], address, &code));
             let options = ControllerOptions {
                 identity,
