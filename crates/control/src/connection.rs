@@ -107,6 +107,46 @@ impl TlsTrust {
     }
 }
 
+/// Leaves the signatures of a handshake to a verifier in this field.
+macro_rules! signatures_verified_by {
+    ($verifier:ident) => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
+            self.$verifier
+                .verify_tls12_signature(message, certificate, signed)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, tokio_rustls::rustls::Error> {
+            self.$verifier
+                .verify_tls13_signature(message, certificate, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.$verifier.supported_verify_schemes()
+        }
+    };
+}
+
+pub(crate) use signatures_verified_by;
+
+/// Returns what takes the certificates of these authorities.
+pub(crate) fn authorities_verifier(
+    roots: RootCertStore,
+) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), crypto_provider())
+        .build()
+        .map_err(|error| rustls::Error::General(error.to_string()))
+}
+
 /// Verifies a server's certificate: one that an authority has signed, or exactly one that the user
 /// trusts.
 ///
@@ -125,12 +165,9 @@ impl CertificateVerifier {
         for authority in &trusted {
             roots.add(authority.clone())?;
         }
-        let authorities =
-            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), crypto_provider()).build();
-        let authorities = authorities.map_err(|error| rustls::Error::General(error.to_string()))?;
         Ok(Self {
             trusted,
-            authorities,
+            authorities: authorities_verifier(roots)?,
         })
     }
 }
@@ -157,29 +194,7 @@ impl ServerCertVerifier for CertificateVerifier {
         )
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.authorities
-            .verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.authorities
-            .verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.authorities.supported_verify_schemes()
-    }
+    signatures_verified_by!(authorities);
 }
 
 /// Bytes that are read at once.

@@ -86,4 +86,4 @@ pub use records::{MAX_RECORD, RecordError, TlsRecords};
 pub use refusals::RefusalCounts;
 pub use runtime::single_threaded_runtime;
 pub use unix_seconds::unix_seconds;
-pub use web_tls::{WebClientTls, WebIdentity};
+pub use web_tls::{WebClientTls, WebIdentity, authority_fingerprint};

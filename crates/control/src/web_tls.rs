@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
@@ -19,8 +18,9 @@ use tokio_rustls::rustls::{
 };
 
 use crate::connection::{
-    ControlConnection, HTTP2, TlsError, TlsTrust, VERSIONS, by_reference, certificate_chain,
-    client_config, private_key, provider_of, server_config,
+    ControlConnection, HTTP2, TlsError, TlsTrust, VERSIONS, authorities_verifier, by_reference,
+    certificate_chain, client_config, private_key, provider_of, server_config,
+    signatures_verified_by,
 };
 use crate::raw_key::tls12_unsupported;
 use crate::records::SUITE_OF_RECORDS;
@@ -117,7 +117,7 @@ impl WebClientTls {
     pub fn trusting_system() -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        Self::verifying_by(root_verifier(roots)?)
+        Self::verifying_by(authorities_verifier(roots)?)
     }
 
     /// Returns the side of a client that takes certificates of one authority, which a server sends
@@ -185,12 +185,20 @@ fn root_certificates(authority: &[u8]) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// Returns what takes the certificates of these authorities.
-fn root_verifier(roots: RootCertStore) -> Result<Arc<WebPkiServerVerifier>, RustlsError> {
-    let provider = provider_of(SUITE_OF_RECORDS);
-    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-        .build()
-        .map_err(|error| RustlsError::General(error.to_string()))
+/// Returns the SHA-256 of the certificate of an authority, in PEM, by which
+/// [`WebClientTls::pinning_authority`] knows it.
+///
+/// # Errors
+/// Fails if it is none.
+pub fn authority_fingerprint(authority: &[u8]) -> Result<[u8; 32], TlsError> {
+    let chain = certificate_chain(authority)?;
+    Ok(chain.first().map_or([0; 32], sha256))
+}
+
+fn sha256(certificate: &CertificateDer<'_>) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest(&SHA256, certificate).as_ref());
+    hash
 }
 
 /// Takes certificates of the one authority that is known by its hash.
@@ -209,16 +217,13 @@ impl ServerCertVerifier for PinnedAuthority {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, RustlsError> {
-        let is_pinned = |authority: &&CertificateDer<'_>| {
-            digest(&SHA256, authority).as_ref() == self.fingerprint
-        };
         let authority = intermediates
             .iter()
-            .find(is_pinned)
+            .find(|authority| sha256(authority) == self.fingerprint)
             .ok_or(CertificateError::UnknownIssuer)?;
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone().into_owned())?;
-        root_verifier(roots)?.verify_server_cert(
+        authorities_verifier(roots)?.verify_server_cert(
             end_entity,
             intermediates,
             server_name,
@@ -227,29 +232,7 @@ impl ServerCertVerifier for PinnedAuthority {
         )
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, RustlsError> {
-        self.any
-            .verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, RustlsError> {
-        self.any
-            .verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.any.supported_verify_schemes()
-    }
+    signatures_verified_by!(any);
 }
 
 /// Takes any certificate whose key signs the handshake.

@@ -63,7 +63,6 @@ impl<D: AgentStorage> Agent<D> {
         let reports = reports
             .filter(|report| report.document.is_none() || self.handed_over.contains(&report.slot));
         PollRequest {
-            clock_ms: clock.wall_ms,
             offset_ms: self.state.offset_ms(clock).unwrap_or(0),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             reports: reports.cloned().collect(),

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use fullpipe_control::authority_fingerprint;
 use fullpipe_sys::random_bytes;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -65,15 +66,13 @@ impl FleetAuthority {
         })
     }
 
-    /// Returns the SHA-256 of its certificate in DER, by which hosts know it when they join.
+    /// Returns the hash of its certificate, by which hosts know it when they join.
     ///
     /// # Errors
     /// Fails if it is none.
     pub fn fingerprint(&self) -> Result<[u8; 32], IdentityError> {
-        use sha2::{Digest, Sha256};
-        let der = der_of_pem(&self.certificate)
-            .ok_or_else(|| IdentityError("the authority is no certificate".to_owned()))?;
-        Ok(Sha256::digest(der).into())
+        authority_fingerprint(self.certificate.as_bytes())
+            .map_err(|error| IdentityError(error.to_string()))
     }
 
     /// Returns the certificates of a controller with these names, its own and the authority's, and
@@ -131,12 +130,6 @@ impl FleetAuthority {
 /// Returns the hash by which the archive knows a certificate in DER.
 pub fn certificate_hash(der: &[u8]) -> String {
     blake3::hash(der).to_hex().to_string()
-}
-
-fn der_of_pem(pem: &str) -> Option<Vec<u8>> {
-    let lines = pem.lines().filter(|line| !line.starts_with("-----"));
-    let text: String = lines.collect();
-    base64::prelude::BASE64_STANDARD.decode(text).ok()
 }
 
 fn authority_parameters(now: Timestamp) -> Result<CertificateParams, IdentityError> {

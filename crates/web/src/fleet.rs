@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fullpipe_control::{ClientPlaces, WebClientTls, WebIdentity, unix_seconds};
 use fullpipe_fleet::plan::{MeshHost, PollAnswer, PollRequest};
-use fullpipe_fleet::service::{HttpsClient, JoinRequest, JoinedHost, RenewRequest};
+use fullpipe_fleet::service::{HttpsClient, JoinRequest, JoinedHost, LONGEST_WAIT, RenewRequest};
 use fullpipe_fleet::{FleetAuthority, FleetLedger, InviteError, certificate_hash};
 use fullpipe_record::Document;
 use fullpipe_store::{ArchiveLocation, NewDocument};
@@ -39,9 +39,6 @@ const MAX_BODY: usize = 1 << 20;
 
 /// Longest document, in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
-
-/// Longest time for which an agent waits for news.
-const LONGEST_WAIT: u64 = 50;
 
 /// Minutes of round trips after which an agent has more to say.
 const MANY_ECHOES: usize = 1000;
@@ -211,7 +208,7 @@ impl FleetController {
 
     /// Takes a new host into the fleet.
     async fn join(&self, request: JoinRequest) -> Result<Answer, Refusal> {
-        check_join(&request).map_err(Refusal::bad_request)?;
+        request.check_names().map_err(Refusal::bad_request)?;
         let signed = self
             .authority
             .host_certificate(&request.host, &request.public_key, Timestamp::now())
@@ -357,34 +354,4 @@ async fn read_json<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T,
     serde_json::from_slice(&body).map_err(|error| {
         Refusal::bad_request(format!("the body is not what is asked for: {error}"))
     })
-}
-
-/// # Errors
-/// Fails with a sentence if a host cannot have these names.
-fn check_join(request: &JoinRequest) -> Result<(), String> {
-    let is_name = |name: &str| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        (1..=63).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-')
-    };
-    for (what, name) in [("host", &request.host), ("site", &request.site)] {
-        if !is_name(name) {
-            return Err(format!(
-                "the name of a {what} has 1 to 63 letters, digits, -, _ and dots"
-            ));
-        }
-    }
-    let is_address = |reach: &str| {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-        let port = reach.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-        reach.len() <= 300
-            && reach.bytes().all(plain)
-            && matches!(port, Some(Ok(1..)))
-            && !reach.starts_with('-')
-    };
-    match &request.reach {
-        Some(reach) if !is_address(reach) => {
-            Err("others reach a host at an address or a name with a port".to_owned())
-        }
-        _ => Ok(()),
-    }
 }

@@ -123,27 +123,6 @@ impl FleetLedger<'_> {
     }
 
     /// Returns how many slots that begin from one time to another, in seconds since 1970, ended in
-    /// each way; `None` for those that have no end yet.
-    ///
-    /// # Errors
-    /// Fails if the archive does.
-    pub fn outcome_counts(
-        &mut self,
-        from: u64,
-        until: u64,
-    ) -> Result<Vec<(Option<SlotOutcome>, u64)>, StoreError> {
-        let sql = "SELECT outcome, count(*) FROM fleet_slot WHERE starts >= $1 AND starts < $2
-                   GROUP BY outcome ORDER BY outcome";
-        let rows = self.0.query(sql, &[from.into(), until.into()])?;
-        let counts = rows.into_iter().map(|mut row| {
-            let outcome = row.next_text();
-            let outcome = outcome.and_then(|name| SlotOutcome::from_name(&name));
-            (outcome, row.next_count().unwrap_or(0))
-        });
-        Ok(counts.collect())
-    }
-
-    /// Returns how many slots that begin from one time to another, in seconds since 1970, ended in
     /// each way, by the host that connects; `open` are those that have no end yet.
     ///
     /// # Errors

@@ -7,8 +7,6 @@ use super::slot::{Slot, SlotOutcome};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PollRequest {
-    /// The agent's clock, in milliseconds since 1970.
-    pub clock_ms: u64,
     /// What the agent knows of the difference between its clock and the controller's, in
     /// milliseconds.
     pub offset_ms: i64,

@@ -80,12 +80,6 @@ impl HttpsClient {
         })
     }
 
-    /// Returns the same server, asked with another certificate.
-    #[must_use]
-    pub fn with_tls(self, tls: WebClientTls) -> Self {
-        Self { tls, ..self }
-    }
-
     /// Sends JSON and reads JSON, which may take `wait` longer than usual.
     ///
     /// # Errors

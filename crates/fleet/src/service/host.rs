@@ -24,6 +24,40 @@ pub struct JoinRequest {
     pub public_key: Vec<u8>,
 }
 
+impl JoinRequest {
+    /// Checks the names of the host, which others read.
+    ///
+    /// # Errors
+    /// Fails with a sentence if it cannot have these.
+    pub fn check_names(&self) -> Result<(), String> {
+        let is_name = |name: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            (1..=63).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-')
+        };
+        for (what, name) in [("host", &self.host), ("site", &self.site)] {
+            if !is_name(name) {
+                return Err(format!(
+                    "the name of a {what} has 1 to 63 letters, digits, -, _ and dots"
+                ));
+            }
+        }
+        let is_address = |reach: &str| {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+            let port = reach.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+            reach.len() <= 300
+                && reach.bytes().all(plain)
+                && matches!(port, Some(Ok(1..)))
+                && !reach.starts_with('-')
+        };
+        match &self.reach {
+            Some(reach) if !is_address(reach) => {
+                Err("others reach a host at an address or a name with a port".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What a host says whose certificate ends soon.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

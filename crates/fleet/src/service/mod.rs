@@ -8,4 +8,4 @@ mod run;
 
 pub use client::{ClientError, HttpsClient};
 pub use host::{AgentFolder, AgentIdentity, JoinRequest, JoinedHost, RenewRequest};
-pub use run::{AgentError, AgentOptions, run_agent};
+pub use run::{AgentError, AgentOptions, LONGEST_WAIT, run_agent};

@@ -30,7 +30,7 @@ use crate::plan::{
 use crate::{Agent, AgentDisk};
 
 /// Seconds for which a controller may wait with its answer until there is news.
-const LONGEST_WAIT: u64 = 50;
+pub const LONGEST_WAIT: u64 = 50;
 
 /// Shortest and longest time after a controller that cannot be reached.
 const BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];

@@ -99,7 +99,6 @@ impl World {
     fn poll(&mut self, name: &str) {
         let now = self.now;
         let asked = PollRequest {
-            clock_ms: now * 1000,
             ..PollRequest::default()
         };
         let answer = self.ledger().answer_poll(name, &asked, now * 1000).unwrap();

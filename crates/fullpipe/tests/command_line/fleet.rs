@@ -16,6 +16,17 @@ use crate::common::{fullpipe, run};
 /// Longest time until the plan has had a turn of each pair, also on a busy machine.
 const TIMEOUT: Duration = Duration::from_mins(4);
 
+/// A controller on loopback whose pairs have their turns once in two minutes.
+pub(crate) const CONTROLLER: [&str; 7] = [
+    "fleet",
+    "controller",
+    "--bind=127.0.0.1",
+    "--names=127.0.0.1",
+    "--every=120",
+    "--time=1",
+    "--busy=90%",
+];
+
 /// Longest time of a command that ends by itself.
 const SECONDS: u64 = 60;
 
@@ -39,16 +50,7 @@ impl Fleet {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
         let archive = folder.path().join("fleet.db");
-        let words = [
-            "fleet",
-            "controller",
-            "--bind=127.0.0.1",
-            "--names=127.0.0.1",
-            "--every=120",
-            "--time=1",
-            "--busy=90%",
-        ];
-        let mut command = fullpipe(&words);
+        let mut command = fullpipe(&CONTROLLER);
         command
             .arg(format!("--port={port}"))
             .arg("--store")

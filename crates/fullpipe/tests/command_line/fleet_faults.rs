@@ -12,6 +12,7 @@ mod tests_alone {
     use tempfile::TempDir;
 
     use crate::common::{fullpipe, run};
+    use crate::fleet::CONTROLLER;
 
     /// Programs that are killed.
     const KILLS: usize = 30;
@@ -44,17 +45,8 @@ mod tests_alone {
 
     impl Fleet {
         fn start_controller(&mut self, number: usize) {
-            let words = [
-                "fleet",
-                "controller",
-                "--bind=127.0.0.1",
-                "--names=127.0.0.1",
-                "--every=120",
-                "--time=1",
-                "--busy=90%",
-            ];
             let port = self.ports[number];
-            let mut command = fullpipe(&words);
+            let mut command = fullpipe(&CONTROLLER);
             command
                 .arg(format!("--port={port}"))
                 .args(["--store", &self.url]);

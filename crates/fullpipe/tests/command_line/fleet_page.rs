@@ -1,9 +1,6 @@
 //! The page of a fleet in a real Chromium, its metrics, and its JSON: what is wrong is first, what
 //! nobody knows is unknown, and names of others are text.
 
-use std::io::Write as _;
-use std::process::{Command, Stdio};
-
 use fullpipe_fleet::FleetLedger;
 use fullpipe_fleet::plan::{MeshHost, PairRun, PairWatch, PollRequest};
 use fullpipe_store::Store;
@@ -12,7 +9,7 @@ use fullpipe_units::{BitRate, Span};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::pages::{Pages, TOKEN, assert_everybody_can_use_it, bearer, wait_until};
+use crate::pages::{Pages, TOKEN, assert_everybody_can_use_it, bearer, check_metrics, wait_until};
 
 const DAY: u64 = 86_400;
 
@@ -187,21 +184,7 @@ fn a_fleet_is_in_the_metrics_and_in_json() {
     ] {
         assert_says(&text, &[&line]);
     }
-    let mut check = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    check
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(text.as_bytes())
-        .unwrap();
-    let checked = check.wait_with_output().unwrap();
-    assert!(checked.status.success(), "{checked:?}: {text}");
+    check_metrics(&text);
 
     let fleet: Value = serde_json::from_str(&pages.get("/api/v1/fleet")).unwrap();
     assert_eq!(fleet["hosts"].as_array().map(Vec::len), Some(6));

@@ -1,6 +1,4 @@
-use std::time::SystemTime;
-
-use fullpipe_control::WebClientTls;
+use fullpipe_control::{WebClientTls, unix_seconds};
 use fullpipe_fleet::plan::AgentPolicy;
 use fullpipe_fleet::service::{
     AgentFolder, AgentIdentity, AgentOptions, HttpsClient, JoinRequest, JoinedHost, run_agent,
@@ -156,14 +154,13 @@ impl AgentArguments {
             .ask("POST", "/v1/join", &request, Duration::ZERO)
             .await
             .map_err(|error| run_failure(error.to_string()))?;
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Ok(AgentIdentity {
             controller: url.to_owned(),
             host,
             reach: self.reach.clone(),
             certificates,
             key: key.to_pem(),
-            signed: now.unwrap_or_default().as_secs(),
+            signed: unix_seconds(),
         })
     }
 

@@ -3,6 +3,7 @@ mod controller;
 
 use std::fmt::Write as _;
 
+use fullpipe_control::unix_seconds;
 use fullpipe_fleet::{
     FleetAuthority, FleetLedger, FleetStatus, InviteCode, PairStatusKind, fleet_status,
 };
@@ -116,7 +117,7 @@ impl InviteArguments {
 impl RevokeArguments {
     fn run(&self, terminal: &Terminal) -> Result {
         let mut store = Store::open(&self.place.location()?)?;
-        let now = Timestamp::now().as_second().max(0).cast_unsigned();
+        let now = unix_seconds();
         if FleetLedger::new(&mut store).revoke_host(&self.host, now)? {
             terminal.print_progress(&format!("{} was sent away\n", self.host));
             return Ok(());
@@ -131,7 +132,7 @@ impl RevokeArguments {
 impl StatusArguments {
     fn run(&self, terminal: &Terminal) -> Result {
         let mut store = Store::open(&self.place.location()?)?;
-        let now = Timestamp::now().as_second().max(0).cast_unsigned();
+        let now = unix_seconds();
         let status = fleet_status(&mut FleetLedger::new(&mut store), now)?;
         if terminal.format == OutputFormat::Json {
             let json = serde_json::to_string_pretty(&status).map_err(cannot("print the fleet"))?;
@@ -225,7 +226,7 @@ fn new_invitation(
 ) -> Result<String> {
     let fingerprint = authority.fingerprint().map_err(cannot("invite a host"))?;
     let code = InviteCode::new(fingerprint).map_err(cannot("invite a host"))?;
-    let now = Timestamp::now().as_second().max(0).cast_unsigned();
+    let now = unix_seconds();
     FleetLedger::new(store).keep_invite(&code.hash(), host, uses, now + valid)?;
     Ok(code.to_text())
 }
